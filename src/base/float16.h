@@ -1,0 +1,49 @@
+/* Conversions between fp32 and the two 16-bit floats of checkpoints: bf16 (8 exponent bits) and fp16 (5).
+ * Narrowing rounds to nearest, ties to even. NaN stays NaN.
+ */
+#ifndef LW_BASE_FLOAT16_H
+#define LW_BASE_FLOAT16_H
+
+#include <stdint.h>
+#include <string.h>
+
+static inline float lw_float_of_bits(uint32_t bits)
+{
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static inline uint32_t lw_bits_of_float(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+static inline float lw_float_of_bf16(uint16_t half)
+{
+    return lw_float_of_bits((uint32_t)half << 16);
+}
+
+static inline uint16_t lw_bf16_of_float(float value)
+{
+    const uint32_t bits = lw_bits_of_float(value);
+    if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return (uint16_t)((bits >> 16) | 0x40u); /* a quiet NaN */
+    return (uint16_t)((bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16);
+}
+
+static inline float lw_float_of_fp16(uint16_t half)
+{
+    const uint32_t sign = (uint32_t)(half & 0x8000u) << 16;
+    const uint32_t exponent = (half >> 10) & 0x1Fu;
+    const uint32_t mantissa = half & 0x3FFu;
+    if (exponent == 0) { /* zero and subnormals: mantissa * 2^-24 is exact in fp32 */
+        const float magnitude = (float)mantissa * 0x1p-24f;
+        return lw_float_of_bits(lw_bits_of_float(magnitude) | sign);
+    }
+    if (exponent == 31) return lw_float_of_bits(sign | 0x7F800000u | (mantissa << 13));
+    return lw_float_of_bits(sign | ((exponent + 112u) << 23) | (mantissa << 13));
+}
+
+#endif

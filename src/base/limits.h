@@ -1,0 +1,25 @@
+/* Every limit on data from outside, with the reason for its value. A loop over such data names one of these. */
+#ifndef LW_BASE_LIMITS_H
+#define LW_BASE_LIMITS_H
+
+enum {
+    LW_LIMIT_HEADER_BYTES = 100 << 20,     /* safetensors header: the format's own limit */
+    LW_LIMIT_TENSORS = 1 << 20,            /* tensors in one checkpoint: experts stored singly stay below 100,000 */
+    LW_LIMIT_TENSOR_DIMS = 8,              /* dimensions of one tensor: nothing served has more than 4 */
+    LW_LIMIT_CONFIG_BYTES = 64 << 20,      /* config.json and the index file: the index is the larger */
+    LW_LIMIT_TOKENIZER_BYTES = 256 << 20,  /* tokenizer.json: real ones stay below 40 MiB */
+    LW_LIMIT_VOCAB = 1 << 21,              /* token ids: the largest known vocabulary is below 2^19 */
+    LW_LIMIT_TOKEN_BYTES = 64 << 10,       /* bytes of one token's text */
+    LW_LIMIT_PATTERN_BYTES = 64 << 10,     /* one pre-tokenizer pattern */
+    LW_LIMIT_TEMPLATE_BYTES = 1 << 20,     /* chat template source */
+    LW_LIMIT_TEMPLATE_DEPTH = 100,         /* nesting of template expressions, statements, calls and data */
+    LW_LIMIT_TEMPLATE_OUTPUT = 64 << 20,   /* bytes that one rendering may hold at once */
+    LW_LIMIT_TEMPLATE_STEPS = 20000000,    /* evaluation steps of one rendering, so that a loop ends */
+    LW_LIMIT_PROMPT_BYTES = 64 << 20,      /* text of one prompt */
+    LW_LIMIT_LAYERS = 1024,                /* layers of one model */
+    LW_LIMIT_WIDTH = 1 << 20,              /* width of any activation */
+    LW_LIMIT_LANES = 256,                  /* lanes of one device batch */
+    LW_LIMIT_CONTEXT = 1 << 22,            /* positions of one stream */
+};
+
+#endif
