@@ -6,6 +6,7 @@
 #ifndef LW_TEXT_TOKENIZER_H
 #define LW_TEXT_TOKENIZER_H
 
+#include "base/buf.h"
 #include "base/origin.h"
 #include "base/status.h"
 
@@ -68,7 +69,6 @@ typedef struct lw_detokenizer {
     bool show_specials;   /* also emit the text of special tokens */
 } lw_detokenizer;
 
-#include "base/buf.h"
 
 /* Appends the text that id completes to out (valid UTF-8 always; ill-formed bytes become U+FFFD). */
 lw_status lw_detokenizer_push(lw_detokenizer *detokenizer, const lw_tokenizer *tokenizer, int32_t id,
