@@ -1,0 +1,58 @@
+/* Finds a family's weights in a checkpoint under any of the names that exporters use, turns them into descriptors,
+ * and remembers what was missing, contradictory and never asked for, so that one error lists all of it.
+ *
+ * A family asks by its own spelling ("layers.3.conv.in_proj"); the alias table rewrites parts of it, the prefixes
+ * ("model.", "model.language_model.", ...) are tried in order, and the first that exists anywhere wins for all.
+ * Quantised modules are recognised by their tensors (.weight U32 with .scales and .biases) and checked against the
+ * config's "quantization": shape and config must agree, never a guess.
+ */
+#ifndef LW_MODEL_NAMES_H
+#define LW_MODEL_NAMES_H
+
+#include "model/checkpoint.h"
+#include "model/weight.h"
+
+/* One alternative spelling of one dotted part or run of parts: "self_attn.out_proj" = "self_attn.o_proj". */
+typedef struct lw_alias {
+    const char *want;
+    const char *found;
+} lw_alias;
+
+typedef struct lw_names_options {
+    const char *const *prefixes;      /* NULL-terminated; "" allowed */
+    const lw_alias *aliases;          /* ends with a NULL want; several lines may share one want */
+    const char *const *ignored;       /* NULL-terminated prefixes of tensors that are never "unused": "mtp.", "vision_tower." */
+} lw_names_options;
+
+typedef struct lw_names lw_names;
+
+/* Borrows checkpoint and options. */
+lw_status lw_names_make(const lw_checkpoint *checkpoint, const lw_names_options *options, lw_names **out,
+                        lw_diag *d) LW_MUST_USE;
+void lw_names_free(lw_names *names);
+
+/* A matrix under module (no ".weight"): dense or quantised, [rows, cols]. Missing or of a wrong shape: noted, *out
+ * zeroed, returns false; the caller goes on and lw_names_finish reports everything at once. */
+bool lw_names_matrix(lw_names *names, lw_weight *out, uint32_t rows, uint32_t cols, const char *module, ...)
+    LW_PRINTF(5, 6);
+
+/* The same where the number of rows is the file's own (an output gate); 0 is never returned for a found tensor. */
+bool lw_names_matrix_any_rows(lw_names *names, lw_weight *out, uint32_t cols, const char *module, ...) LW_PRINTF(4, 5);
+
+/* A dense tensor by its full name with ".weight", ".bias" or nothing; its elements number rows * cols in any
+ * arrangement of dims whose non-1 dims multiply to that, kept in file order. */
+bool lw_names_dense(lw_names *names, lw_weight *out, uint32_t rows, uint32_t cols, const char *name, ...)
+    LW_PRINTF(5, 6);
+
+/* True if the module or tensor exists under some spelling; notes nothing. */
+bool lw_names_has(lw_names *names, const char *module, ...) LW_PRINTF(2, 3);
+
+/* Ends the search: LW_BAD_MODEL (or LW_UNSUPPORTED for a mode that is not served) with the list of what is missing or
+ * contradictory, each with the names tried, at most 12 and then a count; else LW_OK. */
+lw_status lw_names_finish(lw_names *names, lw_diag *d) LW_MUST_USE;
+
+/* Tensors that nothing asked for, in order of name; valid after finish, lives with names. */
+size_t lw_names_unused_count(const lw_names *names);
+const char *lw_names_unused(const lw_names *names, size_t index);
+
+#endif
