@@ -1,0 +1,102 @@
+/* The device contract. A device is one folder that ends in one static const lw_device_table.
+ *
+ * open -> compile (weights repacked once, pools allocated, an op or descriptor it lacks refuses the model by name)
+ * -> submit / wait / read for each round -> exec_close -> close. One thread owns a device and all it made.
+ *
+ * Commit is host arithmetic and no call of this contract: a forward writes at slots >= committed only, so rows that
+ * are not kept are simply written over.
+ */
+#ifndef LW_DEVICE_DEVICE_H
+#define LW_DEVICE_DEVICE_H
+
+#include "ops/plan.h"
+
+/* One token of one stream at one absolute position. */
+typedef struct lw_row {
+    int32_t token;
+    uint32_t lane;        /* index into lw_batch.lanes */
+    uint32_t position;    /* absolute */
+    uint32_t slot;        /* where it is written: committed + its index in the lane's window; for a chain: position */
+    int32_t parent;       /* batch row of the token before it, if that one is open too; -1: it is committed */
+    bool wanted;          /* its logits are wanted */
+} lw_row;
+
+enum { LW_PAGE_NONE = 0xFFFFFFFF };
+
+typedef struct lw_batch_lane {
+    uint32_t committed;                              /* positions [0, committed) are kept */
+    uint32_t page_count;                             /* entries of each table */
+    const uint32_t *pages[LW_PLAN_REACHES_MAX];      /* per reach group: page id of slots [64 i, 64 i + 64), or none */
+} lw_batch_lane;
+
+/* Rows of any mix of lanes; rows of one lane stand in order, parents before children. Borrowed until wait. */
+typedef struct lw_batch {
+    const lw_row *rows;
+    uint32_t row_count;
+    const lw_batch_lane *lanes;
+    uint32_t lane_count;
+} lw_batch;
+
+/* Called after every op for every row of its output when a trace is set; values are the row as fp32. */
+typedef struct lw_trace {
+    void (*row)(void *context, const lw_op *op, const lw_value *value, uint32_t row, const float *values);
+    void *context;
+} lw_trace;
+
+/* Told how many of the bytes to load are done, from the loading thread; may be NULL. */
+typedef struct lw_progress {
+    void (*step)(void *context, uint64_t bytes_done, uint64_t bytes_total);
+    void *context;
+} lw_progress;
+
+typedef struct lw_device lw_device;
+typedef struct lw_exec lw_exec;
+typedef uint64_t lw_ticket;
+
+typedef struct lw_device_options {
+    uint32_t threads;        /* 0: as many as the cores this process may use */
+    const char *isa;         /* cpu: "generic", "avx2", "avx512", "avx512bf16"; NULL: the best */
+    bool fusions_off;        /* same bits, for the fusion law */
+} lw_device_options;
+
+typedef struct lw_exec_options {
+    uint32_t rows_max;                           /* rows of the largest batch */
+    uint32_t wanted_max;                         /* wanted rows of the largest batch */
+    uint32_t page_counts[LW_PLAN_REACHES_MAX];   /* pool of each reach group */
+    const lw_checkpoint *checkpoint;             /* its mapping is released as weights are repacked; may be NULL */
+    lw_progress progress;
+    lw_trace trace;
+} lw_exec_options;
+
+typedef struct lw_device_table {
+    const char *name;
+    lw_status (*open)(const lw_device_options *options, lw_device **out, lw_diag *d);
+    void (*close)(lw_device *device);
+
+    /* One line for people: "cpu (avx2, 2 threads)". */
+    void (*describe)(const lw_device *device, char *text, size_t text_bytes);
+    uint64_t (*free_bytes)(const lw_device *device);
+
+    /* Bytes of one page of a reach group, over all its states; pure. */
+    uint64_t (*page_bytes)(const lw_device *device, const lw_plan *plan, uint32_t group);
+
+    lw_status (*compile)(lw_device *device, const lw_plan *plan, const lw_exec_options *options, lw_exec **out,
+                         lw_diag *d);
+    void (*exec_close)(lw_exec *exec);
+
+    /* Starts entry's ops over batch. A failure may also surface at the wait; either way nothing was kept. */
+    lw_status (*submit)(lw_exec *exec, uint32_t entry, const lw_batch *batch, lw_ticket *ticket, lw_diag *d);
+    lw_status (*wait)(lw_exec *exec, lw_ticket ticket, lw_diag *d);
+
+    /* After wait: the logits of the index-th wanted row, in batch order, [vocab] fp32; valid until the next submit. */
+    lw_status (*read_logits)(lw_exec *exec, uint32_t index, const float **logits, lw_diag *d);
+
+    /* Copies one page of a reach group, all its states: a resumer's partial last page. */
+    lw_status (*page_copy)(lw_exec *exec, uint32_t group, uint32_t from, uint32_t to, lw_diag *d);
+} lw_device_table;
+
+/* NULL-terminated, in the order of preference. */
+extern const lw_device_table *const lw_devices[];
+const lw_device_table *lw_device_find(const char *name);
+
+#endif
