@@ -7,6 +7,7 @@
 ifeq ($(origin CC),default)
 CC := gcc
 endif
+MAKEFLAGS += --no-print-directory
 BUILD ?= build
 VARIANT ?= native
 WERROR ?= 0
