@@ -24,7 +24,7 @@ GOALS := $(or $(MAKECMDGOALS),all)
 TEST_GOALS := test check programs nightly asan tsan fuzz replay
 ifneq ($(filter-out help clean deps demo venv format tidy,$(GOALS)),)
 ASKED := $(PACKAGES) $(if $(filter $(TEST_GOALS),$(GOALS)),cmocka)
-PACKAGE_FLAGS := $(shell pkg-config --print-errors --exists $(ASKED) 2>&1 && pkg-config --cflags $(PACKAGES) 2>&1)
+PACKAGE_FLAGS := $(shell pkg-config --exists $(ASKED) && pkg-config --cflags $(PACKAGES))
 ifneq ($(.SHELLSTATUS),0)
 $(error Not installed: $(shell tools/deps --missing build $(if $(filter $(TEST_GOALS),$(GOALS)),test)). \
 `make deps` installs what is missing)
@@ -72,7 +72,7 @@ REPLAYS := $(FUZZERS:%=$(OUT)/tests/fuzz/replay_%)
 PYTESTS := $(sort $(wildcard tests/test_*.py tests/*/test_*.py))
 # Too slow for `make test`: what is named so, and what is listed here.
 LONG := $(OUT)/tests/law/long_% $(OUT)/tests/golden/%
-# What has threads, for tsan: the programs named here, and those that take a thread count from LW_TEST_THREADS.
+# What has threads, for tsan: the programs named here, and those that read LW_TEST_THREADS.
 THREADED := unit/base_pool $(patsubst tests/%.c,%,$(shell grep -ls LW_TEST_THREADS $(TEST_SOURCES) /dev/null))
 # Programs that read LW_TEST_ISA run once for each instruction set that this processor has.
 PER_ISA = $(patsubst %.c,$(OUT)/%,$(shell grep -ls LW_TEST_ISA $(TEST_SOURCES) /dev/null))
@@ -82,13 +82,14 @@ ISAS := generic $(if $(call has_all,avx2 fma f16c),avx2) \
     $(if $(call has_all,avx512f avx512bw avx512dq avx512vl),avx512)
 
 # ---------------------------------------------------------------- build
-.PHONY: help all test check programs asan tsan nightly fuzz replay deps demo bench bench-quick install tidy format \
-    compdb venv clean FORCE
+.PHONY: help all test check programs asan tsan nightly fuzz replay deps demo bench bench-quick install tidy \
+    format compdb venv clean FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := all
 
-all: $(if $(filter native,$(VARIANT)),$(BUILD)/lanewise,$(OUT)/lanewise) $(TOOLS) ## build/lanewise and the tools
+PROGRAM := $(if $(filter native,$(VARIANT)),$(BUILD)/lanewise,$(OUT)/lanewise)
+all: $(PROGRAM) $(TOOLS) ## build/lanewise and the tools
 
 $(BUILD)/lanewise: $(BUILD)/native/lanewise
 	@cp -f $< $@
@@ -135,7 +136,7 @@ REPLAY_ITEMS = $(foreach f,$(FUZZERS),'$(OUT)/tests/fuzz/replay_$(f) tests/fuzz/
 test: all $(CANARIES) $(filter-out $(LONG),$(TESTS)) ## the quick core: unit and law programs, under a minute
 	@$(RUN) --timeout 60 $(filter-out $(LONG),$(TESTS))
 
-check: all $(CANARIES) $(TESTS) $(REPLAYS) $(DRIVERS) ## every test that this machine can run (CI runs it with WERROR=1)
+check: all $(CANARIES) $(TESTS) $(REPLAYS) $(DRIVERS) ## every test that this machine can run
 	@$(if $(PYTESTS),$(MAKE) -s venv || echo "pytest is missing: see above")
 	@$(RUN) $(if $(PYTESTS),--pytest $(VENV)/bin/python $(foreach p,$(PYTESTS),--pytest-file $(p))) \
 	    tools/tidy 'tools/tidy --self-test' $(call once,$(TESTS)) $(REPLAY_ITEMS) \
@@ -165,13 +166,14 @@ ifeq ($(VARIANT),fuzz)
 fuzz: $(FUZZERS:%=$(OUT)/tests/fuzz/fuzz_%)
 	@$(foreach f,$(FUZZERS),echo "== fuzz_$(f)"; mkdir -p $(OUT)/corpus/$(f); \
 	    $(OUT)/tests/fuzz/fuzz_$(f) -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=2048 -verbosity=0 \
-	    -print_final_stats=1 -artifact_prefix=$(OUT)/crash_$(f)_ $(OUT)/corpus/$(f) tests/fuzz/corpus/$(f) || exit 1;)
+	    -print_final_stats=1 -artifact_prefix=$(OUT)/crash_$(f)_ $(OUT)/corpus/$(f) \
+	    tests/fuzz/corpus/$(f) || exit 1;)
 else
 fuzz: ## libFuzzer on every tests/fuzz/fuzz_*.c (clang), FUZZ_SECONDS each
 	@$(MAKE) CC=clang VARIANT=fuzz fuzz
 endif
 
-nightly: ## the long versions: LW_TEST_LONG=1 natively, -O0, clang, sanitizers, and ten minutes of each fuzzer
+nightly: ## LW_TEST_LONG=1 natively and sanitized, -O0, clang, and ten minutes of each fuzzer
 	@LW_TEST_LONG=1 $(MAKE) check
 	@$(MAKE) VARIANT=plain programs
 	@$(MAKE) CC=clang BUILD=build-clang programs
@@ -195,7 +197,7 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 	@sed -n 's/^# \(Variables: .*\)/\n\1/p; s/^# \(EXTRA=.*\)/\1/p' Makefile
 
-deps: ## says which packages are missing and installs them with apt (YES=1: without asking; DEPS=ci: compilers too)
+deps: ## installs missing packages with apt (YES=1: without asking; DEPS=ci: clang too)
 	@YES=$(YES) tools/deps build test $(DEPS)
 
 demo: ## installs, builds and talks to the small model that ships with the source
@@ -215,7 +217,8 @@ install: all ## PREFIX=/usr/local DESTDIR=
 	cp -R models $(DESTDIR)$(PREFIX)/share/lanewise/
 
 format: ## clang-format 14 over all C files
-	@git ls-files -co --exclude-standard '*.c' '*.h' | xargs $$(command -v clang-format-14 || echo clang-format) -i
+	@git ls-files -co --exclude-standard '*.c' '*.h' | \
+	    xargs $$(command -v clang-format-14 || echo clang-format) -i
 
 compdb: ## compile_commands.json for clangd
 	@$(MAKE) -Bn all $(TESTS) | awk 'BEGIN { printf "[" } / -c -o / { file = $$NF; gsub(/["\\]/, "\\\\&"); \

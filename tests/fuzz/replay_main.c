@@ -1,6 +1,6 @@
 /* Runs one fuzz entry over stored inputs, without libFuzzer: a corpus becomes a test in every build variant.
- * Arguments are files and folders (not descended into). Each file is one input and counts as one passed test; a
- * crash or a sanitizer's report ends the process, and the last line printed names the input.
+ * Arguments are files and folders (not descended into). Each file is one input and counts as one passed test.
+ * A crash or a sanitizer's report ends the process; the last line printed names the input.
  */
 #include <dirent.h>
 #include <stdint.h>
@@ -13,12 +13,13 @@ enum { INPUT_BYTES_MAX = 16 << 20, FILES_MAX = 100000 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count);
 
-/* Whether the input could be read. The bytes get a heap block of their exact size, so reading past the end shows. */
+/* Whether the input could be read. The block has the exact size, so that reading past its end shows. */
 static int replay_file(const char *path, long bytes)
 {
     FILE *file = fopen(path, "rb");
     uint8_t *input = malloc(bytes > 0 ? (size_t)bytes : 1);
-    const int is_read = file != NULL && input != NULL && fread(input, 1, (size_t)bytes, file) == (size_t)bytes;
+    const int is_open = file != NULL && input != NULL;
+    const int is_read = is_open && fread(input, 1, (size_t)bytes, file) == (size_t)bytes;
     if (file != NULL) fclose(file);
     if (is_read) {
         printf("%s\n", path);
