@@ -11,6 +11,12 @@ enum {
     LW_LIMIT_VOCAB = 1 << 21,              /* token ids: the largest known vocabulary is below 2^19 */
     LW_LIMIT_TOKEN_BYTES = 64 << 10,       /* bytes of one token's text */
     LW_LIMIT_PATTERN_BYTES = 64 << 10,     /* one pre-tokenizer pattern */
+    LW_LIMIT_PATTERN_STEPS = 1 << 24,      /* backtracking steps of one match: above the longest word, below a hang */
+    LW_LIMIT_SPLIT_STEPS = 16,             /* Split steps of one pre-tokenizer: real ones have at most 4 */
+    LW_LIMIT_MERGES = 1 << 22,             /* merge rules: each makes a token, few make the same one */
+    LW_LIMIT_ADDED_BYTES = 1 << 10,        /* text of one added token: bounds the walk at each byte of a prompt */
+    LW_LIMIT_AROUND_IDS = 64,              /* ids that a post-processor puts on one side of a text */
+    LW_LIMIT_WORD_BYTES = 8 << 20,         /* one pre-token: merging needs 40 bytes of memory for each */
     LW_LIMIT_TEMPLATE_BYTES = 1 << 20,     /* chat template source */
     LW_LIMIT_TEMPLATE_DEPTH = 100,         /* nesting of template expressions, statements, calls and data */
     LW_LIMIT_TEMPLATE_OUTPUT = 64 << 20,   /* bytes that one rendering may hold at once */
