@@ -8,6 +8,8 @@
 #include "base/rng.h"
 #include "base/size.h"
 #include "device/cpu/kernels.h"
+#include "model/checkpoint.h"
+#include "device/device.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
