@@ -26,8 +26,8 @@ ifneq ($(filter-out help clean deps demo venv format tidy,$(GOALS)),)
 ASKED := $(PACKAGES) $(if $(filter $(TEST_GOALS),$(GOALS)),cmocka)
 PACKAGE_FLAGS := $(shell pkg-config --exists $(ASKED) && pkg-config --cflags $(PACKAGES))
 ifneq ($(.SHELLSTATUS),0)
-$(error Not installed: $(shell tools/deps --missing build $(if $(filter $(TEST_GOALS),$(GOALS)),test)). \
-`make deps` installs what is missing)
+ABSENT := $(shell tools/deps --missing build $(if $(filter $(TEST_GOALS),$(GOALS)),test))
+$(error Not installed: $(or $(ABSENT),what pkg-config knows as one of $(ASKED)). `make deps` installs what is missing)
 endif
 PACKAGE_LIBS := $(shell pkg-config --libs $(PACKAGES))
 endif
@@ -49,7 +49,7 @@ endif
 NUMBERS := -ffp-contract=off
 CPP_FLAGS := -Isrc -Iinclude -D_GNU_SOURCE -DLW_VERSION='"$(VERSION)"' $(PACKAGE_FLAGS)
 # Expanded at each use: OPT and ISA differ by folder, below.
-C_FLAGS = $(EXTRA) -std=c17 $(OPT) $(NUMBERS) $(WARN) -pthread -ffile-prefix-map=$(CURDIR)/= \
+C_FLAGS = $(EXTRA) -std=c17 $(OPT) $(NUMBERS) $(WARN) -pthread -ffile-prefix-map=$(CURDIR)=. \
     $(SAN_$(VARIANT)) $(COVERAGE) $(ISA)
 LD_FLAGS := $(EXTRA) -pthread -Wl,--as-needed $(SAN_$(VARIANT))
 LIBS := $(PACKAGE_LIBS) -lm
@@ -226,7 +226,8 @@ compdb: ## compile_commands.json for clangd
 	    comma = "," } END { print "\n]" }' >compile_commands.json
 
 clean: ## removes what was built; build/venv stays
-	rm -rf $(BUILD)/native $(BUILD)/asan $(BUILD)/tsan $(BUILD)/fuzz $(BUILD)/plain $(BUILD)/lanewise build-clang
+	rm -rf $(BUILD)/native $(BUILD)/asan $(BUILD)/tsan $(BUILD)/fuzz $(BUILD)/plain $(BUILD)/ci $(BUILD)/lanewise \
+	    build-clang
 
 -include $(OBJECTS:.o=.d) $(TESTS:=.d) $(CANARIES:=.d) $(DRIVERS:=.d) $(TOOLS:=.d) $(REF_OBJECTS:.o=.d) \
     $(FUZZERS:%=$(OUT)/tests/fuzz/fuzz_%.d) $(OUT)/tests/fuzz/replay_main.d $(OUT)/src/main.d
