@@ -27,7 +27,8 @@ ASKED := $(PACKAGES) $(if $(filter $(TEST_GOALS),$(GOALS)),cmocka)
 PACKAGE_FLAGS := $(shell pkg-config --exists $(ASKED) && pkg-config --cflags $(PACKAGES))
 ifneq ($(.SHELLSTATUS),0)
 ABSENT := $(shell tools/deps --missing build $(if $(filter $(TEST_GOALS),$(GOALS)),test))
-$(error Not installed: $(or $(ABSENT),what pkg-config knows as one of $(ASKED)). `make deps` installs what is missing)
+$(error Not installed: $(or $(ABSENT),what pkg-config knows as one of $(ASKED)). \
+`make deps` installs what is missing)
 endif
 PACKAGE_LIBS := $(shell pkg-config --libs $(PACKAGES))
 endif
@@ -226,8 +227,8 @@ compdb: ## compile_commands.json for clangd
 	    comma = "," } END { print "\n]" }' >compile_commands.json
 
 clean: ## removes what was built; build/venv stays
-	rm -rf $(BUILD)/native $(BUILD)/asan $(BUILD)/tsan $(BUILD)/fuzz $(BUILD)/plain $(BUILD)/ci $(BUILD)/lanewise \
-	    build-clang
+	rm -rf $(BUILD)/native $(BUILD)/asan $(BUILD)/tsan $(BUILD)/fuzz $(BUILD)/plain $(BUILD)/ci \
+	    $(BUILD)/lanewise build-clang
 
 -include $(OBJECTS:.o=.d) $(TESTS:=.d) $(CANARIES:=.d) $(DRIVERS:=.d) $(TOOLS:=.d) $(REF_OBJECTS:.o=.d) \
     $(FUZZERS:%=$(OUT)/tests/fuzz/fuzz_%.d) $(OUT)/tests/fuzz/replay_main.d $(OUT)/src/main.d
