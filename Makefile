@@ -22,7 +22,7 @@ VERSION := 0.1.0
 PACKAGES := libpcre2-8 libutf8proc jansson libcrypto
 GOALS := $(or $(MAKECMDGOALS),all)
 TEST_GOALS := test check programs nightly asan tsan fuzz replay
-ifneq ($(filter-out help clean deps demo venv format tidy,$(GOALS)),)
+ifneq ($(filter-out help clean deps demo venv format format-long tidy,$(GOALS)),)
 ASKED := $(PACKAGES) $(if $(filter $(TEST_GOALS),$(GOALS)),cmocka)
 PACKAGE_FLAGS := $(shell pkg-config --exists $(ASKED) && pkg-config --cflags $(PACKAGES))
 ifneq ($(.SHELLSTATUS),0)
@@ -84,7 +84,7 @@ ISAS := generic $(if $(call has_all,avx2 fma f16c),avx2) \
 
 # ---------------------------------------------------------------- build
 .PHONY: help all test check programs asan tsan nightly fuzz replay deps demo bench bench-quick install tidy \
-    format compdb venv clean FORCE
+    format format-long compdb venv clean FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := all
@@ -217,9 +217,14 @@ install: all ## PREFIX=/usr/local DESTDIR=
 	install -d $(DESTDIR)$(PREFIX)/share/lanewise
 	cp -R models $(DESTDIR)$(PREFIX)/share/lanewise/
 
+CLANG_FORMAT = $(or $(shell command -v clang-format-14),clang-format) -i
+C_FILES = git ls-files -co --exclude-standard '*.c' '*.h'
 format: ## clang-format 14 over all C files
-	@git ls-files -co --exclude-standard '*.c' '*.h' | \
-	    xargs $$(command -v clang-format-14 || echo clang-format) -i
+	@$(C_FILES) | xargs $(CLANG_FORMAT)
+format-long: ## the same, but only where a line is too long
+	@$(C_FILES) | while read -r f; do \
+	    at=$$(awk 'length > 110 { printf " --lines=%d:%d", NR, NR }' "$$f"); \
+	    if [ -n "$$at" ]; then $(CLANG_FORMAT) $$at "$$f"; fi; done
 
 compdb: ## compile_commands.json for clangd
 	@$(MAKE) -Bn all $(TESTS) | awk 'BEGIN { printf "[" } / -c -o / { file = $$NF; gsub(/["\\]/, "\\\\&"); \
