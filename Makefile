@@ -132,6 +132,7 @@ $(OUT)/tools/%: $(OUT)/tools/%.o $(LIBRARY)
 RUN = LW_TEST_OUT=$(OUT) tests/run --canaries $(OUT)/tests/canary --jobs $(TEST_JOBS)
 once = $(filter-out $(PER_ISA),$(1)) \
     $(foreach i,$(ISAS),$(foreach t,$(filter $(PER_ISA),$(1)),'LW_TEST_ISA=$(i) $(t)'))
+DEMO_ITEM = $(if $(wildcard tests/golden/demo.txt),'tools/demo --check $(OUT)/lanewise')
 REPLAY_ITEMS = $(foreach f,$(FUZZERS),'$(OUT)/tests/fuzz/replay_$(f) tests/fuzz/corpus/$(f)')
 
 test: all $(CANARIES) $(filter-out $(LONG),$(TESTS)) ## the quick core: unit and law programs, under a minute
@@ -141,11 +142,11 @@ check: all $(CANARIES) $(TESTS) $(REPLAYS) $(DRIVERS) ## every test that this ma
 	@$(if $(PYTESTS),$(MAKE) -s venv || echo "pytest is missing: see above")
 	@$(RUN) $(if $(PYTESTS),--pytest $(VENV)/bin/python $(foreach p,$(PYTESTS),--pytest-file $(p))) \
 	    tools/tidy 'tools/tidy --self-test' $(call once,$(TESTS)) $(REPLAY_ITEMS) \
-	    $(if $(wildcard tests/golden/demo.txt),'tools/demo --check $(OUT)/lanewise')
+	    $(DEMO_ITEM)
 
 # All compiled programs of one variant; what asan and nightly run.
 programs: all $(CANARIES) $(TESTS) $(REPLAYS)
-	@$(RUN) --timeout 1200 $(call once,$(TESTS)) $(REPLAY_ITEMS)
+	@$(RUN) --timeout 1200 $(call once,$(TESTS)) $(REPLAY_ITEMS) $(DEMO_ITEM)
 
 asan: ## the compiled tests under the address and undefined-behaviour sanitizers
 	@$(MAKE) VARIANT=asan programs
