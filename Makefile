@@ -1,14 +1,38 @@
-# Lanewise: one Makefile, every flag that decides our bits in sight.
-#   make            build/lanewise and what the tests need        make help    all targets
-# Variables: WERROR=1 warnings are errors; BUILD=dir; VARIANT=native|asan|tsan; CC=gcc|clang.
+# Lanewise: one Makefile; every flag that decides our bits is in it, and CFLAGS from outside are not read.
+#   make           build/lanewise            make help      all targets
+#   make demo      install, build, talk      make check     every test that this machine can run
+# Variables: WERROR=1 warnings are errors; CC=gcc|clang; BUILD=folder; VARIANT=native|asan|tsan|fuzz|plain;
+# EXTRA=flags put before ours, so ours win; TEST_JOBS=programs at once.
 
-CC ?= gcc
+ifeq ($(origin CC),default)
+CC := gcc
+endif
+MAKEFLAGS += --no-print-directory
 BUILD ?= build
 VARIANT ?= native
 WERROR ?= 0
+PREFIX ?= /usr/local
+FUZZ_SECONDS ?= 60
+TEST_JOBS ?= $(shell nproc)
 OUT := $(BUILD)/$(VARIANT)
-PACKAGES := libpcre2-8 libutf8proc jansson libcrypto
+VENV := build/venv
+VERSION := 0.1.0
 
+# ---------------------------------------------------------------- libraries
+PACKAGES := libpcre2-8 libutf8proc jansson libcrypto
+GOALS := $(or $(MAKECMDGOALS),all)
+TEST_GOALS := test check programs nightly asan tsan fuzz replay
+ifneq ($(filter-out help clean deps demo venv format tidy,$(GOALS)),)
+ASKED := $(PACKAGES) $(if $(filter $(TEST_GOALS),$(GOALS)),cmocka)
+PACKAGE_FLAGS := $(shell pkg-config --exists $(ASKED) && pkg-config --cflags $(PACKAGES))
+ifneq ($(.SHELLSTATUS),0)
+$(error Not installed: $(shell tools/deps --missing build $(if $(filter $(TEST_GOALS),$(GOALS)),test)). \
+`make deps` installs what is missing)
+endif
+PACKAGE_LIBS := $(shell pkg-config --libs $(PACKAGES))
+endif
+
+# ---------------------------------------------------------------- flags
 WARN := -Wall -Wextra -Wconversion -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototypes -Wswitch-enum
 ifeq ($(WERROR),1)
 WARN += -Werror
@@ -16,50 +40,193 @@ endif
 OPT := -O2 -g
 SAN_asan := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -O1
 SAN_tsan := -fsanitize=thread -fno-omit-frame-pointer -O1
+SAN_fuzz := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -O1
+SAN_plain := -O0
+ifeq ($(VARIANT),fuzz)
+COVERAGE := -fsanitize=fuzzer-no-link
+endif
 # gcc contracts a*b+c to fma unless told not to; where an fma is meant, the source says fma.
 NUMBERS := -ffp-contract=off
-CPPFLAGS := -Isrc -Iinclude -D_GNU_SOURCE $(shell pkg-config --cflags $(PACKAGES) 2>/dev/null)
-CFLAGS := -std=c17 $(OPT) $(NUMBERS) $(WARN) -pthread -ffile-prefix-map=$(CURDIR)/= $(SAN_$(VARIANT))
-LDFLAGS := -pthread $(SAN_$(VARIANT))
-LDLIBS := $(shell pkg-config --libs $(PACKAGES) 2>/dev/null) -lm
+CPP_FLAGS := -Isrc -Iinclude -D_GNU_SOURCE -DLW_VERSION='"$(VERSION)"' $(PACKAGE_FLAGS)
+# Expanded at each use: OPT and ISA differ by folder, below.
+C_FLAGS = $(EXTRA) -std=c17 $(OPT) $(NUMBERS) $(WARN) -pthread -ffile-prefix-map=$(CURDIR)/= \
+    $(SAN_$(VARIANT)) $(COVERAGE) $(ISA)
+LD_FLAGS := $(EXTRA) -pthread -Wl,--as-needed $(SAN_$(VARIANT))
+LIBS := $(PACKAGE_LIBS) -lm
 
+# ---------------------------------------------------------------- what there is
 SOURCES := $(sort $(wildcard src/*/*.c src/*/*/*.c src/*/*/*/*.c))
+ifneq ($(shell uname -m),x86_64)
+SOURCES := $(filter-out src/device/cpu/avx%,$(SOURCES))
+endif
 OBJECTS := $(SOURCES:%.c=$(OUT)/%.o)
 LIBRARY := $(OUT)/liblanewise.a
-UNIT_SOURCES := $(sort $(wildcard tests/unit/*.c))
-LAW_SOURCES := $(sort $(wildcard tests/law/*.c))
 REF_OBJECTS := $(patsubst %.c,$(OUT)/%.o,$(sort $(wildcard tests/ref/*.c)))
-TESTS := $(patsubst tests/%.c,$(OUT)/tests/%,$(UNIT_SOURCES) $(LAW_SOURCES))
+TEST_SOURCES := $(sort $(wildcard tests/unit/*.c tests/law/*.c tests/golden/*.c))
+TESTS := $(TEST_SOURCES:%.c=$(OUT)/%)
+CANARIES := $(patsubst %.c,$(OUT)/%,$(sort $(wildcard tests/canary/*.c)))
+DRIVERS := $(patsubst %.c,$(OUT)/%,$(sort $(wildcard tests/*/*_driver.c)))
+TOOLS := $(patsubst %.c,$(OUT)/%,$(sort $(wildcard tools/*.c)))
+FUZZERS := $(patsubst tests/fuzz/fuzz_%.c,%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
+REPLAYS := $(FUZZERS:%=$(OUT)/tests/fuzz/replay_%)
+PYTESTS := $(sort $(wildcard tests/test_*.py tests/*/test_*.py))
+# Too slow for `make test`: what is named so, and what is listed here.
+LONG := $(OUT)/tests/law/long_% $(OUT)/tests/golden/%
+# What has threads, for tsan: the programs named here, and those that read LW_TEST_THREADS.
+THREADED := unit/base_pool $(patsubst tests/%.c,%,$(shell grep -ls LW_TEST_THREADS $(TEST_SOURCES) /dev/null))
+# Programs that read LW_TEST_ISA run once for each instruction set that this processor has.
+PER_ISA = $(patsubst %.c,$(OUT)/%,$(shell grep -ls LW_TEST_ISA $(TEST_SOURCES) /dev/null))
+CPU_HAS := $(shell grep -sm1 ^flags /proc/cpuinfo)
+has_all = $(if $(filter-out $(CPU_HAS),$(1)),,yes)
+ISAS := generic $(if $(call has_all,avx2 fma f16c),avx2) \
+    $(if $(call has_all,avx512f avx512bw avx512dq avx512vl),avx512)
 
-# Flags of one instruction set stand only on the files of its folder; the choice is made at run time.
-$(OUT)/src/device/cpu/avx2/%.o: ISA := -mavx2 -mfma -mf16c
-$(OUT)/src/device/cpu/avx512/%.o: ISA := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mf16c
-$(OUT)/src/device/cpu/avx512bf16/%.o: ISA := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512bf16 -mfma -mf16c
-# The kernels are written for the vectoriser; it does not change any sum without fast-math.
-$(OUT)/src/device/cpu/%.o: OPT := -O3 -g
+# ---------------------------------------------------------------- build
+.PHONY: help all test check programs asan tsan nightly fuzz replay deps demo bench bench-quick install tidy \
+    format compdb venv clean FORCE
+.SECONDARY:
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := all
 
-.PHONY: all test check clean
-all: $(BUILD)/lanewise
+PROGRAM := $(if $(filter native,$(VARIANT)),$(BUILD)/lanewise,$(OUT)/lanewise)
+all: $(PROGRAM) $(TOOLS) ## build/lanewise and the tools
 
-$(BUILD)/lanewise: $(OUT)/lanewise
+$(BUILD)/lanewise: $(BUILD)/native/lanewise
 	@cp -f $< $@
 $(OUT)/lanewise: $(OUT)/src/main.o $(LIBRARY)
-	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+	$(CC) $(LD_FLAGS) -o $@ $^ $(LIBS)
 $(LIBRARY): $(OBJECTS)
 	@rm -f $@
 	@ar rcsD $@ $^
-$(OUT)/%.o: %.c
+
+# Flags of one instruction set stand only on the files of its folder; the choice is made at run time.
+# The kernels are written for the vectoriser; it does not change any sum without fast-math.
+AVX512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mf16c
+$(OUT)/src/device/cpu/%.o: private OPT := -O3 -g
+$(OUT)/src/device/cpu/avx2/%.o: private ISA := -mavx2 -mfma -mf16c
+$(OUT)/src/device/cpu/avx512/%.o: private ISA := $(AVX512)
+$(OUT)/src/device/cpu/avx512bf16/%.o: private ISA := $(AVX512) -mavx512bf16
+
+$(OUT)/%.o: %.c $(OUT)/.flags Makefile
 	@mkdir -p $(@D)
 	@echo "  CC $<"
-	@$(CC) $(CPPFLAGS) $(CFLAGS) $(ISA) -MMD -MP -c -o $@ $<
+	@$(CC) $(CPP_FLAGS) $(C_FLAGS) -MMD -MP -c -o $@ $<
+
+# Other flags than last time: everything is compiled again.
+FLAGS := $(CC) $(CPP_FLAGS) $(C_FLAGS) $(LD_FLAGS) $(LIBS)
+$(OUT)/.flags: FORCE
+	@mkdir -p $(@D)
+	@printf '%s\n' '$(subst ','\'',$(FLAGS))' | cmp -s - $@ || printf '%s\n' '$(subst ','\'',$(FLAGS))' >$@
+
 $(OUT)/tests/%: $(OUT)/tests/%.o $(REF_OBJECTS) $(LIBRARY)
-	@$(CC) $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS)
+	@$(CC) $(LD_FLAGS) -o $@ $^ -lcmocka $(LIBS)
+$(OUT)/tests/fuzz/replay_%: $(OUT)/tests/fuzz/fuzz_%.o $(OUT)/tests/fuzz/replay_main.o $(LIBRARY)
+	@$(CC) $(LD_FLAGS) -o $@ $^ $(LIBS)
+$(OUT)/tests/fuzz/fuzz_%: $(OUT)/tests/fuzz/fuzz_%.o $(LIBRARY)
+	@$(CC) $(LD_FLAGS) -fsanitize=fuzzer -o $@ $^ $(LIBS)
+$(OUT)/tools/%: $(OUT)/tools/%.o $(LIBRARY)
+	@$(CC) $(LD_FLAGS) -o $@ $^ $(LIBS)
 
-test: all $(TESTS)
-	@for t in $(TESTS); do echo "== $$t"; timeout 300 $$t || exit 1; done
+# ---------------------------------------------------------------- tests
+RUN = LW_TEST_OUT=$(OUT) tests/run --canaries $(OUT)/tests/canary --jobs $(TEST_JOBS)
+once = $(filter-out $(PER_ISA),$(1)) \
+    $(foreach i,$(ISAS),$(foreach t,$(filter $(PER_ISA),$(1)),'LW_TEST_ISA=$(i) $(t)'))
+REPLAY_ITEMS = $(foreach f,$(FUZZERS),'$(OUT)/tests/fuzz/replay_$(f) tests/fuzz/corpus/$(f)')
 
-clean:
-	rm -rf $(BUILD)/native $(BUILD)/asan $(BUILD)/tsan $(BUILD)/lanewise
+test: all $(CANARIES) $(filter-out $(LONG),$(TESTS)) ## the quick core: unit and law programs, under a minute
+	@$(RUN) --timeout 60 $(filter-out $(LONG),$(TESTS))
 
--include $(OBJECTS:.o=.d) $(TESTS:=.d) $(OUT)/src/main.d
-.SECONDARY:
+check: all $(CANARIES) $(TESTS) $(REPLAYS) $(DRIVERS) ## every test that this machine can run
+	@$(if $(PYTESTS),$(MAKE) -s venv || echo "pytest is missing: see above")
+	@$(RUN) $(if $(PYTESTS),--pytest $(VENV)/bin/python $(foreach p,$(PYTESTS),--pytest-file $(p))) \
+	    tools/tidy 'tools/tidy --self-test' $(call once,$(TESTS)) $(REPLAY_ITEMS) \
+	    $(if $(wildcard tests/golden/demo.txt),'tools/demo --check $(OUT)/lanewise')
+
+# All compiled programs of one variant; what asan and nightly run.
+programs: all $(CANARIES) $(TESTS) $(REPLAYS)
+	@$(RUN) --timeout 1200 $(call once,$(TESTS)) $(REPLAY_ITEMS)
+
+asan: ## the compiled tests under the address and undefined-behaviour sanitizers
+	@$(MAKE) VARIANT=asan programs
+
+ifeq ($(VARIANT),tsan)
+TSAN_TESTS := $(filter $(THREADED:%=$(OUT)/tests/%),$(TESTS))
+tsan: $(CANARIES) $(TSAN_TESTS)
+	@$(if $(TSAN_TESTS),LW_TEST_THREADS=2 $(RUN) --timeout 1200 $(TSAN_TESTS),\
+	    echo "tsan: no threaded test stands yet"; echo "0 passed, 0 failed, 1 skipped")
+else
+tsan: ## the threaded tests under the thread sanitizer
+	@$(MAKE) VARIANT=tsan tsan
+endif
+
+replay: $(CANARIES) $(REPLAYS) ## the fuzz corpora through the fuzz entries
+	@$(RUN) $(REPLAY_ITEMS)
+
+ifeq ($(VARIANT),fuzz)
+fuzz: $(FUZZERS:%=$(OUT)/tests/fuzz/fuzz_%)
+	@$(foreach f,$(FUZZERS),echo "== fuzz_$(f)"; mkdir -p $(OUT)/corpus/$(f); \
+	    $(OUT)/tests/fuzz/fuzz_$(f) -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=2048 -verbosity=0 \
+	    -print_final_stats=1 -artifact_prefix=$(OUT)/crash_$(f)_ $(OUT)/corpus/$(f) \
+	    tests/fuzz/corpus/$(f) || exit 1;)
+else
+fuzz: ## libFuzzer on every tests/fuzz/fuzz_*.c (clang), FUZZ_SECONDS each
+	@$(MAKE) CC=clang VARIANT=fuzz fuzz
+endif
+
+nightly: ## LW_TEST_LONG=1 natively and sanitized, -O0, clang, and ten minutes of each fuzzer
+	@LW_TEST_LONG=1 $(MAKE) check
+	@$(MAKE) VARIANT=plain programs
+	@$(MAKE) CC=clang BUILD=build-clang programs
+	@LW_TEST_LONG=1 $(MAKE) asan
+	@LW_TEST_LONG=1 $(MAKE) tsan
+	@$(MAKE) fuzz FUZZ_SECONDS=600
+
+$(VENV)/.done: tests/requirements.txt
+	@echo "  VENV $(VENV)"
+	@rm -rf $(VENV)
+	@python3 -m venv $(VENV)
+	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+venv: $(VENV)/.done ## build/venv: Python for tests, versions pinned in tests/requirements.txt
+
+tidy: ## the rules of docs/STYLE.md that a program can hold
+	@tools/tidy
+
+# ---------------------------------------------------------------- the rest
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
+	@sed -n 's/^# \(Variables: .*\)/\n\1/p; s/^# \(EXTRA=.*\)/\1/p' Makefile
+
+deps: ## installs missing packages with apt (YES=1: without asking; DEPS=ci: clang too)
+	@YES=$(YES) tools/deps build test $(DEPS)
+
+demo: ## installs, builds and talks to the small model that ships with the source
+	@YES=$(YES) tools/deps build
+	@$(MAKE) all
+	@tools/demo
+
+bench: all ## measures the real shapes with random weights
+	@tools/bench
+bench-quick: all ## the same for the small model that ships with the source
+	@tools/bench --quick
+
+install: all ## PREFIX=/usr/local DESTDIR=
+	install -D -m 755 $(OUT)/lanewise $(DESTDIR)$(PREFIX)/bin/lanewise
+	install -D -m 644 docs/lanewise.1 $(DESTDIR)$(PREFIX)/share/man/man1/lanewise.1
+	install -d $(DESTDIR)$(PREFIX)/share/lanewise
+	cp -R models $(DESTDIR)$(PREFIX)/share/lanewise/
+
+format: ## clang-format 14 over all C files
+	@git ls-files -co --exclude-standard '*.c' '*.h' | \
+	    xargs $$(command -v clang-format-14 || echo clang-format) -i
+
+compdb: ## compile_commands.json for clangd
+	@$(MAKE) -Bn all $(TESTS) | awk 'BEGIN { printf "[" } / -c -o / { file = $$NF; gsub(/["\\]/, "\\\\&"); \
+	    printf "%s\n{\"directory\": \"$(CURDIR)\", \"file\": \"%s\", \"command\": \"%s\"}", comma, file, $$0; \
+	    comma = "," } END { print "\n]" }' >compile_commands.json
+
+clean: ## removes what was built; build/venv stays
+	rm -rf $(BUILD)/native $(BUILD)/asan $(BUILD)/tsan $(BUILD)/fuzz $(BUILD)/plain $(BUILD)/lanewise build-clang
+
+-include $(OBJECTS:.o=.d) $(TESTS:=.d) $(CANARIES:=.d) $(DRIVERS:=.d) $(TOOLS:=.d) $(REF_OBJECTS:.o=.d) \
+    $(FUZZERS:%=$(OUT)/tests/fuzz/fuzz_%.d) $(OUT)/tests/fuzz/replay_main.d $(OUT)/src/main.d

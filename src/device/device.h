@@ -9,6 +9,7 @@
 #ifndef LW_DEVICE_DEVICE_H
 #define LW_DEVICE_DEVICE_H
 
+#include "model/checkpoint.h"
 #include "ops/plan.h"
 
 /* One token of one stream at one absolute position. */
@@ -55,7 +56,8 @@ typedef uint64_t lw_ticket;
 
 typedef struct lw_device_options {
     uint32_t threads;        /* 0: as many as the cores this process may use */
-    const char *isa;         /* cpu: "generic", "avx2", "avx512", "avx512bf16"; NULL: the best */
+    const char *isa;         /* cpu: "generic", "avx2", "avx512" (the best of its kind), "avx512f",
+                                "avx512bf16"; NULL: the best */
     bool fusions_off;        /* same bits, for the fusion law */
 } lw_device_options;
 

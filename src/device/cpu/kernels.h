@@ -132,8 +132,8 @@ size_t lw_cpu_attend_scratch_floats(uint32_t heads, uint32_t heads_kv, uint32_t 
 extern const lw_cpu_kernels lw_cpu_generic;
 #if defined(__x86_64__)
 extern const lw_cpu_kernels lw_cpu_avx2;
-extern const lw_cpu_kernels lw_cpu_avx512;      /* fp32 fma at every weight */
-extern const lw_cpu_kernels lw_cpu_avx512bf16;  /* bf16 dot where the weight's codes are exact in bf16 */
+extern const lw_cpu_kernels lw_cpu_avx512;      /* isa "avx512f": fp32 fma at every weight */
+extern const lw_cpu_kernels lw_cpu_avx512bf16;  /* isa "avx512bf16": bf16 dot where the codes are exact in bf16 */
 #endif
 
 /* Best first, NULL-terminated: the tables that this CPU can run. */

@@ -1,0 +1,417 @@
+/* The cpu device: opening it, compiling a plan for it, and the contract's table. Weights are repacked one by one and
+ * their source pages released as it goes; a forward finishes inside submit.
+ */
+#include "device/cpu/cpu.h"
+#include "device/cpu/exec.h"
+
+#include "base/size.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { ALIGN_BYTES = 64, HUGE_BYTES = 2 << 20, EXEC_BYTES_MAX = 1 << 30 };
+
+/* ---- memory ---- */
+
+void *lw__cpu_map(size_t bytes)
+{
+    void *map = mmap(NULL, size_round_up(size_max(bytes, 1), HUGE_BYTES), PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return map == MAP_FAILED ? NULL : map;
+}
+
+void lw__cpu_unmap(void *bytes, size_t count)
+{
+    if (bytes != NULL) munmap(bytes, size_round_up(size_max(count, 1), HUGE_BYTES));
+}
+
+static uint64_t cpu_free_bytes(const lw_device *device)
+{
+    (void)device;
+    FILE *file = fopen("/proc/meminfo", "re");
+    if (file == NULL) return 0;
+    char line[128];
+    unsigned long long kib = 0;
+    while (fgets(line, sizeof line, file) != NULL) {
+        if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1) break;
+    }
+    fclose(file);
+    return (uint64_t)kib * 1024;
+}
+
+/* ---- the device ---- */
+
+static const lw_cpu_kernels *kernels_find(const char *isa)
+{
+    const lw_cpu_kernels *const *all = lw_cpu_available();
+    if (isa == NULL) return all[0];
+    for (size_t i = 0; all[i] != NULL; i++) {
+        if (strcmp(all[i]->isa, isa) == 0) return all[i];
+        /* "avx512" means the best of its kind: avx512bf16 stands before avx512f. */
+        if (strcmp(isa, "avx512") == 0 && strncmp(all[i]->isa, isa, strlen(isa)) == 0) return all[i];
+    }
+    return NULL;
+}
+
+static lw_status isa_refused(const char *isa, lw_diag *d)
+{
+    char served[128] = "";
+    const lw_cpu_kernels *const *all = lw_cpu_available();
+    for (size_t i = 0; all[i] != NULL; i++) {
+        const size_t at = strlen(served);
+        snprintf(served + at, sizeof served - at, "%s%s", i == 0 ? "" : ", ", all[i]->isa);
+    }
+    return lw_fail(d, LW_UNSUPPORTED, "instruction set \"%s\": this CPU and build run %s", isa, served);
+}
+
+static void cpu_close(lw_device *device)
+{
+    if (device == NULL) return;
+    lw_pool_close(device->pool);
+    free(device);
+}
+
+static lw_status cpu_open(const lw_device_options *options, lw_device **out, lw_diag *d)
+{
+    *out = NULL;
+    const lw_cpu_kernels *kernels = kernels_find(options->isa);
+    if (kernels == NULL) return isa_refused(options->isa, d);
+    lw_device *device = calloc(1, sizeof *device);
+    if (device == NULL) return lw_fail(d, LW_NO_ROOM, "no memory for the cpu device");
+    device->kernels = kernels;
+    const lw_status status = lw_pool_open(options->threads, kernels->thread_setup, &device->pool, d);
+    if (status != LW_OK) {
+        cpu_close(device);
+        return status;
+    }
+    *out = device;
+    return LW_OK;
+}
+
+static void cpu_describe(const lw_device *device, char *text, size_t text_bytes)
+{
+    const unsigned threads = lw_pool_threads(device->pool);
+    snprintf(text, text_bytes, "cpu (%s, %u thread%s)", device->kernels->isa, threads, threads == 1 ? "" : "s");
+}
+
+static size_t state_page_bytes(const lw_state *state)
+{
+    const size_t bytes = state->kind == LW_STATE_KV ? lw_cpu_kv_page_bytes(state->heads, state->width)
+                                                    : lw_cpu_tail_page_bytes(state->width);
+    return size_round_up(bytes, ALIGN_BYTES);
+}
+
+static uint64_t cpu_page_bytes(const lw_device *device, const lw_plan *plan, uint32_t group)
+{
+    (void)device;
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < plan->state_count; i++) {
+        if (plan->states[i].group == group) bytes += state_page_bytes(&plan->states[i]);
+    }
+    return bytes;
+}
+
+/* ---- compiling: weights ---- */
+
+/* A norm's weights as they are, a convolution's turned to (taps, width) so that channels are neighbours. */
+static float *vector_make(lw_exec *exec, const lw_weight *w)
+{
+    float *out = lw_arena_take_array(&exec->arena, (size_t)w->rows * w->cols, sizeof *out);
+    float *row = lw_arena_take_array(&exec->arena, w->cols, sizeof *row);
+    if (out == NULL || row == NULL) return NULL;
+    for (uint32_t n = 0; n < w->rows; n++) {
+        lw_weight_dense(w, 0, n, row);
+        for (uint32_t k = 0; k < w->cols; k++) out[(size_t)k * w->rows + n] = row[k];
+    }
+    return out;
+}
+
+static void release(const lw_checkpoint *checkpoint, const lw_weight *w)
+{
+    if (checkpoint == NULL) return;
+    lw_checkpoint_release(checkpoint, w->codes);
+    if (w->scales != NULL) lw_checkpoint_release(checkpoint, w->scales);
+    if (w->biases != NULL) lw_checkpoint_release(checkpoint, w->biases);
+}
+
+static bool is_matrix_op(lw_op_kind kind)
+{
+    return kind == LW_OP_EMBED || kind == LW_OP_LINEAR;
+}
+
+static lw_status weight_load(lw_exec *exec, const lw_op *op, lw_diag *d)
+{
+    const uint32_t index = op->weight.index;
+    const lw_weight *w = &exec->plan->weights[index];
+    if (is_matrix_op(op->kind)) {
+        if (exec->weights[index] != NULL) return LW_OK;
+        return lw_cpu_weight_make(exec->device->kernels, w, exec->device->pool, &exec->weights[index], d);
+    }
+    if (exec->vectors[index] != NULL) return LW_OK;
+    exec->vectors[index] = vector_make(exec, w);
+    return exec->vectors[index] != NULL ? LW_OK : lw_fail(d, LW_NO_ROOM, "no memory for %s", w->name);
+}
+
+static lw_status weights_load(lw_exec *exec, const lw_exec_options *options, lw_diag *d)
+{
+    const lw_plan *plan = exec->plan;
+    uint64_t total = 0, done = 0;
+    for (uint32_t i = 0; i < plan->weight_count; i++) total += lw_weight_bytes(&plan->weights[i]);
+    for (uint32_t i = 0; i < plan->op_count; i++) {
+        const lw_op *op = &plan->ops[i];
+        if (op->weight.index == LW_NONE) continue;
+        const lw_weight *w = &plan->weights[op->weight.index];
+        const bool fresh = exec->weights[op->weight.index] == NULL && exec->vectors[op->weight.index] == NULL;
+        const lw_status status = weight_load(exec, op, d);
+        if (status != LW_OK) return status;
+        if (!fresh) continue;
+        release(options->checkpoint, w);
+        done += lw_weight_bytes(w);
+        if (options->progress.step != NULL) options->progress.step(options->progress.context, done, total);
+    }
+    return LW_OK;
+}
+
+/* ---- compiling: activations, pages, scratch ---- */
+
+static size_t value_stride(const lw_value *v)
+{
+    return size_round_up(v->width, ALIGN_BYTES / sizeof(lw_bf16));
+}
+
+static size_t value_bytes(const lw_exec *exec, const lw_value *v)
+{
+    const size_t rows = v->space == LW_SPACE_ROWS ? exec->rows_max : exec->wanted_max;
+    return size_round_up(rows * value_stride(v) * (v->type == LW_TYPE_F32 ? 4 : 2), ALIGN_BYTES);
+}
+
+/* For each base value the last op that touches it, and for each op what dies after it. */
+static void last_uses(const lw_plan *plan, uint32_t *last)
+{
+    for (uint32_t i = 0; i < plan->value_count; i++) last[i] = 0;
+    for (uint32_t i = 0; i < plan->op_count; i++) {
+        const lw_op *op = &plan->ops[i];
+        for (uint32_t j = 0; j < LW_OP_INPUTS_MAX; j++) {
+            if (op->in[j].index != LW_NONE) last[plan->values[op->in[j].index].base] = i;
+        }
+        if (op->out.index != LW_NONE) last[op->out.index] = i;
+    }
+    for (uint32_t i = 0; i < plan->entry_count; i++) last[plan->values[plan->entries[i].logits.index].base] = UINT32_MAX;
+}
+
+/* A stretch of activation memory that values share one after the other. */
+typedef struct stretch {
+    size_t offset, bytes;
+    uint32_t free_after;   /* op index whose end frees it; the next user comes later */
+} stretch;
+
+static stretch *stretch_find(stretch *all, uint32_t *count, size_t bytes, uint32_t op, size_t *end)
+{
+    stretch *best = NULL;
+    for (uint32_t i = 0; i < *count; i++) {
+        stretch *s = &all[i];
+        if (s->free_after >= op || s->bytes < bytes) continue;
+        if (best == NULL || s->bytes < best->bytes) best = s;
+    }
+    if (best != NULL) return best;
+    all[*count] = (stretch){ .offset = *end, .bytes = bytes };
+    *end += bytes;
+    return &all[(*count)++];
+}
+
+static lw_status activations_make(lw_exec *exec, lw_diag *d)
+{
+    const lw_plan *plan = exec->plan;
+    uint32_t *last = lw_arena_take_array(&exec->arena, plan->value_count, sizeof *last);
+    size_t *offsets = lw_arena_take_array(&exec->arena, plan->value_count, sizeof *offsets);
+    stretch *all = lw_arena_take_array(&exec->arena, plan->value_count, sizeof *all);
+    if (last == NULL || offsets == NULL || all == NULL) return lw_fail(d, LW_NO_ROOM, "no memory for the plan's values");
+    last_uses(plan, last);
+    uint32_t count = 0, widest = 0;
+    size_t end = 0;
+    for (uint32_t i = 0; i < plan->op_count; i++) {
+        const uint32_t out = plan->ops[i].out.index;
+        if (out == LW_NONE) continue;
+        stretch *s = stretch_find(all, &count, value_bytes(exec, &plan->values[out]), i, &end);
+        s->free_after = last[out];
+        offsets[out] = s->offset;
+        widest = plan->values[out].width > widest ? plan->values[out].width : widest;
+    }
+    exec->activation_bytes = end;
+    exec->activations = lw__cpu_map(end);
+    exec->trace_row = lw_arena_take_array(&exec->arena, widest, sizeof *exec->trace_row);
+    if (exec->activations == NULL || exec->trace_row == NULL) {
+        return lw_fail(d, LW_NO_ROOM, "no memory for %zu bytes of activations; a smaller --chunk needs less", end);
+    }
+    for (uint32_t i = 0; i < plan->value_count; i++) {
+        const uint32_t base = plan->values[i].base;
+        exec->buffers[i] = (lw_cpu_buffer){ exec->activations + offsets[base], value_stride(&plan->values[base]) };
+    }
+    return LW_OK;
+}
+
+static lw_status pages_make(lw_exec *exec, const lw_exec_options *options, lw_diag *d)
+{
+    const lw_plan *plan = exec->plan;
+    memcpy(exec->page_counts, options->page_counts, sizeof exec->page_counts);
+    for (uint32_t i = 0; i < plan->state_count; i++) {
+        const lw_state *state = &plan->states[i];
+        lw_cpu_pages *pages = &exec->pages[i];
+        size_t bytes;
+        pages->page_bytes = state_page_bytes(state);
+        const bool fits = size_mul(pages->page_bytes, exec->page_counts[state->group], &bytes);
+        pages->bytes = fits ? lw__cpu_map(bytes) : NULL;
+        if (pages->bytes == NULL) {
+            return lw_fail(d, LW_NO_ROOM, "no memory for %u pages of %zu bytes of state \"%s\"; a smaller --context "
+                           "needs fewer", exec->page_counts[state->group], pages->page_bytes, state->name);
+        }
+    }
+    return LW_OK;
+}
+
+static lw_status scratch_make(lw_exec *exec, lw_diag *d)
+{
+    const lw_plan *plan = exec->plan;
+    const unsigned threads = lw_pool_threads(exec->device->pool);
+    size_t floats = 0;
+    for (uint32_t i = 0; i < plan->op_count; i++) {
+        const lw_op *op = &plan->ops[i];
+        if (op->kind == LW_OP_LINEAR) {
+            const size_t bytes = lw_cpu_prepared_bytes(exec->device->kernels, plan->weights[op->weight.index].cols,
+                                                       exec->rows_max);
+            exec->prepared_bytes = size_max(exec->prepared_bytes, bytes);
+        }
+        if (op->kind == LW_OP_ATTEND) {
+            floats = size_max(floats, lw_cpu_attend_scratch_floats(op->p.attend.heads, op->p.attend.heads_kv,
+                                                                   op->p.attend.head_dim));
+        }
+    }
+    exec->attend_scratch_bytes = floats * threads * sizeof(float);
+    exec->prepared = lw__cpu_map(exec->prepared_bytes);
+    exec->attend_scratch = lw__cpu_map(exec->attend_scratch_bytes);
+    bool ok = exec->prepared != NULL && exec->attend_scratch != NULL;
+    exec->wanted_rows = lw_arena_take_array(&exec->arena, exec->wanted_max, sizeof *exec->wanted_rows);
+    exec->is_chain = lw_arena_take_array(&exec->arena, exec->rows_max, sizeof *exec->is_chain);
+    exec->lineage = lw_arena_take_array(&exec->arena, LW_CPU_LINEAGE_MAX, sizeof *exec->lineage);
+    ok = ok && exec->wanted_rows != NULL && exec->is_chain != NULL && exec->lineage != NULL;
+    for (uint32_t g = 0; g < plan->reach_count; g++) {
+        exec->places[g] = lw_arena_take_array(&exec->arena, exec->rows_max, sizeof *exec->places[g]);
+        ok = ok && exec->places[g] != NULL;
+    }
+    for (uint32_t t = 0; t < plan->rope_count; t++) {
+        const size_t count = (size_t)exec->rows_max * plan->ropes[t].half;
+        exec->cosines[t] = lw_arena_take_array(&exec->arena, count, sizeof(float));
+        exec->sines[t] = lw_arena_take_array(&exec->arena, count, sizeof(float));
+        ok = ok && exec->cosines[t] != NULL && exec->sines[t] != NULL;
+    }
+    return ok ? LW_OK : lw_fail(d, LW_NO_ROOM, "no memory for scratch of %u rows; a smaller --chunk needs less",
+                                exec->rows_max);
+}
+
+static void cpu_exec_close(lw_exec *exec)
+{
+    if (exec == NULL) return;
+    for (uint32_t i = 0; exec->weights != NULL && i < exec->plan->weight_count; i++) {
+        lw_cpu_weight_free(exec->weights[i]);
+    }
+    for (uint32_t i = 0; exec->pages != NULL && i < exec->plan->state_count; i++) {
+        const lw_cpu_pages *pages = &exec->pages[i];
+        lw__cpu_unmap(pages->bytes, pages->page_bytes * exec->page_counts[exec->plan->states[i].group]);
+    }
+    lw__cpu_unmap(exec->activations, exec->activation_bytes);
+    lw__cpu_unmap(exec->prepared, exec->prepared_bytes);
+    lw__cpu_unmap(exec->attend_scratch, exec->attend_scratch_bytes);
+    lw_arena_deinit(&exec->arena);
+    free(exec);
+}
+
+static lw_status cpu_compile(lw_device *device, const lw_plan *plan, const lw_exec_options *options, lw_exec **out,
+                             lw_diag *d)
+{
+    *out = NULL;
+    LW_ASSERT(options->rows_max > 0 && options->wanted_max > 0);
+    lw_exec *exec = calloc(1, sizeof *exec);
+    if (exec == NULL) return lw_fail(d, LW_NO_ROOM, "no memory for the compiled plan");
+    lw_arena_init(&exec->arena, EXEC_BYTES_MAX);
+    exec->device = device;
+    exec->plan = plan;
+    exec->rows_max = options->rows_max;
+    exec->wanted_max = options->wanted_max;
+    exec->trace = options->trace;
+    exec->weights = lw_arena_take_array(&exec->arena, plan->weight_count, sizeof *exec->weights);
+    exec->vectors = lw_arena_take_array(&exec->arena, plan->weight_count, sizeof *exec->vectors);
+    exec->buffers = lw_arena_take_array(&exec->arena, plan->value_count, sizeof *exec->buffers);
+    exec->pages = lw_arena_take_array(&exec->arena, plan->state_count, sizeof *exec->pages);
+    lw_status status = LW_OK;
+    if (exec->weights == NULL || exec->vectors == NULL || exec->buffers == NULL || exec->pages == NULL) {
+        status = lw_fail(d, LW_NO_ROOM, "no memory for the compiled plan");
+    }
+    if (status == LW_OK) status = activations_make(exec, d);
+    if (status == LW_OK) status = pages_make(exec, options, d);
+    if (status == LW_OK) status = scratch_make(exec, d);
+    if (status == LW_OK) status = weights_load(exec, options, d);
+    if (status != LW_OK) {
+        cpu_exec_close(exec);
+        return status;
+    }
+    *out = exec;
+    return LW_OK;
+}
+
+/* ---- forwards ---- */
+
+static lw_status cpu_submit(lw_exec *exec, uint32_t entry, const lw_batch *batch, lw_ticket *ticket, lw_diag *d)
+{
+    LW_ASSERT(entry < exec->plan->entry_count);
+    const lw_status status = lw__cpu_batch_begin(exec, batch, d);
+    if (status != LW_OK) return status;
+    const lw_entry *e = &exec->plan->entries[entry];
+    lw__cpu_run_ops(exec, e->op_begin, e->op_end);
+    exec->logits = (const float *)(const void *)exec->buffers[e->logits.index].bytes;
+    *ticket = ++exec->tickets;
+    return LW_OK;
+}
+
+static lw_status cpu_wait(lw_exec *exec, lw_ticket ticket, lw_diag *d)
+{
+    (void)d;
+    LW_ASSERT(ticket <= exec->tickets);
+    return LW_OK;
+}
+
+static lw_status cpu_read_logits(lw_exec *exec, uint32_t index, const float **logits, lw_diag *d)
+{
+    (void)d;
+    LW_ASSERT(index < exec->wanted_count);
+    *logits = exec->logits + index * size_round_up(exec->plan->vocab, ALIGN_BYTES / sizeof(lw_bf16));
+    return LW_OK;
+}
+
+static lw_status cpu_page_copy(lw_exec *exec, uint32_t group, uint32_t from, uint32_t to, lw_diag *d)
+{
+    (void)d;
+    LW_ASSERT(from < exec->page_counts[group] && to < exec->page_counts[group]);
+    for (uint32_t i = 0; i < exec->plan->state_count; i++) {
+        if (exec->plan->states[i].group != group) continue;
+        const lw_cpu_pages *pages = &exec->pages[i];
+        memcpy(pages->bytes + to * pages->page_bytes, pages->bytes + from * pages->page_bytes, pages->page_bytes);
+    }
+    return LW_OK;
+}
+
+const lw_device_table lw_device_cpu = {
+    .name = "cpu",
+    .open = cpu_open,
+    .close = cpu_close,
+    .describe = cpu_describe,
+    .free_bytes = cpu_free_bytes,
+    .page_bytes = cpu_page_bytes,
+    .compile = cpu_compile,
+    .exec_close = cpu_exec_close,
+    .submit = cpu_submit,
+    .wait = cpu_wait,
+    .read_logits = cpu_read_logits,
+    .page_copy = cpu_page_copy,
+};

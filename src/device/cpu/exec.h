@@ -1,0 +1,68 @@
+/* The cpu device's own objects: what compile makes and a forward walks over. Owned by the device's thread; the pool's
+ * threads see them only inside lw_pool_run.
+ */
+#ifndef LW_DEVICE_CPU_EXEC_H
+#define LW_DEVICE_CPU_EXEC_H
+
+#include "base/pool.h"
+#include "device/cpu/linear.h"
+#include "device/device.h"
+
+struct lw_device {
+    const lw_cpu_kernels *kernels;
+    lw_pool *pool;
+};
+
+enum { LW_CPU_LINEAGE_MAX = 1 << 16 }; /* slots of all tree rows of one batch: windows are short */
+
+/* Storage of one value: rows apart by stride elements. */
+typedef struct lw_cpu_buffer {
+    uint8_t *bytes;
+    size_t stride;
+} lw_cpu_buffer;
+
+struct lw_exec {
+    lw_device *device;
+    const lw_plan *plan;
+    lw_arena arena;                    /* tables below; the large memory is mapped apart */
+    uint32_t rows_max, wanted_max;
+    lw_trace trace;
+    float *trace_row;                  /* [widest value] */
+
+    lw_cpu_weight **weights;           /* [plan->weight_count]; NULL where an op wants a vector */
+    float **vectors;                   /* [plan->weight_count]; norms [n], convolutions (taps, width) */
+    lw_cpu_buffer *buffers;            /* [plan->value_count]; of the base value */
+    uint8_t *activations;
+    size_t activation_bytes;
+    lw_cpu_pages *pages;               /* [plan->state_count] */
+    uint32_t page_counts[LW_PLAN_REACHES_MAX];
+    void *prepared;
+    size_t prepared_bytes;
+    float *attend_scratch;
+    size_t attend_scratch_bytes;
+
+    /* of the batch in flight */
+    const lw_batch *batch;
+    uint32_t wanted_count;
+    uint32_t *wanted_rows;             /* [wanted_max] */
+    lw_cpu_place *places[LW_PLAN_REACHES_MAX];   /* [rows_max] each */
+    bool *is_chain;                    /* [rows_max] */
+    uint32_t *lineage;                 /* [LW_CPU_LINEAGE_MAX] */
+    float *cosines[LW_PLAN_ROPES_MAX], *sines[LW_PLAN_ROPES_MAX]; /* (rows_max, half) */
+    uint32_t prepared_value;           /* whose rows `prepared` holds; LW_NONE: nobody's */
+    const lw_cpu_weight *prepared_for;
+    const float *logits;
+    lw_ticket tickets;
+};
+
+/* Zeroed pages from the system, huge where it gives them; NULL when there are none. */
+void *lw__cpu_map(size_t bytes);
+void lw__cpu_unmap(void *bytes, size_t count);
+
+/* Fills places, wanted rows and sines from the batch. */
+lw_status lw__cpu_batch_begin(lw_exec *exec, const lw_batch *batch, lw_diag *d) LW_MUST_USE;
+
+/* Runs the ops [begin, end) of the plan over the batch in flight. */
+void lw__cpu_run_ops(lw_exec *exec, uint32_t begin, uint32_t end);
+
+#endif

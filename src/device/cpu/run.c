@@ -1,0 +1,267 @@
+/* Walks a plan's ops: each becomes kernel arguments and one run on the pool (a linear may need two). */
+#include "base/float16.h"
+#include "device/cpu/exec.h"
+
+#include <string.h>
+
+typedef struct op_run {
+    lw_exec *exec;
+    const lw_op *op;
+    uint32_t rows;
+} op_run;
+
+static const lw_value *value_of(const lw_exec *exec, lw_ref x)
+{
+    return &exec->plan->values[x.index];
+}
+
+static uint32_t space_rows(const lw_exec *exec, lw_space space)
+{
+    LW_ASSERT(space == LW_SPACE_ROWS || space == LW_SPACE_WANTED);
+    return space == LW_SPACE_ROWS ? exec->batch->row_count : exec->wanted_count;
+}
+
+static size_t stride_of(const lw_exec *exec, lw_ref x)
+{
+    return exec->buffers[value_of(exec, x)->base].stride;
+}
+
+static void *bytes_of(const lw_exec *exec, lw_ref x)
+{
+    const lw_value *v = value_of(exec, x);
+    const size_t item_bytes = v->type == LW_TYPE_F32 ? sizeof(float) : sizeof(lw_bf16);
+    return exec->buffers[v->base].bytes + v->offset * item_bytes;
+}
+
+static lw_bf16 *bf16_of(const lw_exec *exec, lw_ref x)
+{
+    LW_ASSERT(value_of(exec, x)->type == LW_TYPE_BF16);
+    return bytes_of(exec, x);
+}
+
+/* Every op has a pair: fill the kernel's arguments on the calling thread, then run the kernel on all parts. */
+#define KERNEL_PART(name, args_type) \
+    typedef struct name##_job { const lw_cpu_kernels *kernels; args_type args; } name##_job; \
+    static void name##_part(void *context, unsigned part, unsigned parts) \
+    { \
+        const name##_job *job = context; \
+        job->kernels->name(&job->args, part, parts); \
+    }
+KERNEL_PART(rms_norm, lw_cpu_norm_args)
+KERNEL_PART(rope, lw_cpu_rope_args)
+KERNEL_PART(head_gate, lw_cpu_gate_args)
+KERNEL_PART(kv_store, lw_cpu_kv_args)
+KERNEL_PART(attend, lw_cpu_attend_args)
+KERNEL_PART(short_conv, lw_cpu_conv_args)
+KERNEL_PART(linear_prepare, lw_cpu_linear_args)
+KERNEL_PART(linear_run, lw_cpu_linear_args)
+
+static void embed_part(void *context, unsigned part, unsigned parts)
+{
+    const op_run *run = context;
+    const lw_exec *exec = run->exec;
+    size_t begin, end;
+    lw_pool_share(run->rows, 1, part, parts, &begin, &end);
+    for (size_t r = begin; r < end; r++) {
+        const uint32_t token = (uint32_t)exec->batch->rows[r].token;
+        lw_cpu_weight_row(exec->weights[run->op->weight.index], token,
+                          bf16_of(exec, run->op->out) + r * stride_of(exec, run->op->out));
+    }
+}
+
+static void run_embed(op_run *run)
+{
+    lw_pool_run(run->exec->device->pool, embed_part, run);
+}
+
+static void run_norm(op_run *run)
+{
+    lw_exec *exec = run->exec;
+    const lw_op *op = run->op;
+    rms_norm_job job = {
+        exec->device->kernels,
+        { .x = bf16_of(exec, op->in[0]), .x_stride = stride_of(exec, op->in[0]), .y = bf16_of(exec, op->out),
+          .y_stride = stride_of(exec, op->out), .w = exec->vectors[op->weight.index], .rows = run->rows,
+          .width = value_of(exec, op->out)->width, .segment = op->p.norm.segment, .eps = op->p.norm.eps,
+          .unit_offset = op->p.norm.unit_offset },
+    };
+    lw_pool_run(exec->device->pool, rms_norm_part, &job);
+}
+
+static void run_linear(op_run *run)
+{
+    lw_exec *exec = run->exec;
+    const lw_op *op = run->op;
+    const lw_cpu_weight *weight = exec->weights[op->weight.index];
+    linear_run_job job = {
+        exec->device->kernels,
+        { .weight = weight, .x = bf16_of(exec, op->in[0]), .x_stride = stride_of(exec, op->in[0]),
+          .y = bytes_of(exec, op->out), .y_stride = stride_of(exec, op->out),
+          .y_f32 = value_of(exec, op->out)->type == LW_TYPE_F32, .rows = run->rows, .prepared = exec->prepared },
+    };
+    const bool shared = exec->prepared_value == op->in[0].index && lw_cpu_same_prepare(exec->prepared_for, weight);
+    if (!shared) {
+        linear_prepare_job prepare = { job.kernels, job.args };
+        lw_pool_run(exec->device->pool, linear_prepare_part, &prepare);
+        exec->prepared_value = op->in[0].index;
+        exec->prepared_for = weight;
+    }
+    lw_pool_run(exec->device->pool, linear_run_part, &job);
+}
+
+typedef struct pair_job {
+    void (*kernel)(const lw_cpu_pair_args *args, unsigned part, unsigned parts);
+    lw_cpu_pair_args args;
+} pair_job;
+
+static void pair_part(void *context, unsigned part, unsigned parts)
+{
+    const pair_job *job = context;
+    job->kernel(&job->args, part, parts);
+}
+
+static void run_pair(op_run *run)
+{
+    lw_exec *exec = run->exec;
+    const lw_op *op = run->op;
+    const lw_cpu_kernels *k = exec->device->kernels;
+    pair_job job = {
+        op->kind == LW_OP_ADD ? k->add : op->kind == LW_OP_MUL ? k->mul : k->swiglu,
+        { .a = bf16_of(exec, op->in[0]), .a_stride = stride_of(exec, op->in[0]), .b = bf16_of(exec, op->in[1]),
+          .b_stride = stride_of(exec, op->in[1]), .y = bf16_of(exec, op->out), .y_stride = stride_of(exec, op->out),
+          .rows = run->rows, .width = value_of(exec, op->out)->width },
+    };
+    lw_pool_run(exec->device->pool, pair_part, &job);
+}
+
+static void run_rope(op_run *run)
+{
+    lw_exec *exec = run->exec;
+    const lw_op *op = run->op;
+    const uint32_t table = op->p.rope.table;
+    LW_ASSERT(value_of(exec, op->in[0])->space == LW_SPACE_ROWS);
+    rope_job job = {
+        exec->device->kernels,
+        { .x = bf16_of(exec, op->in[0]), .x_stride = stride_of(exec, op->in[0]), .y = bf16_of(exec, op->out),
+          .y_stride = stride_of(exec, op->out), .cosines = exec->cosines[table], .sines = exec->sines[table],
+          .rows = run->rows, .heads = op->p.rope.heads, .head_dim = op->p.rope.head_dim,
+          .half = exec->plan->ropes[table].half },
+    };
+    lw_pool_run(exec->device->pool, rope_part, &job);
+}
+
+static void run_kv_store(op_run *run)
+{
+    lw_exec *exec = run->exec;
+    const lw_op *op = run->op;
+    const lw_state *state = &exec->plan->states[op->state.index];
+    kv_store_job job = {
+        exec->device->kernels,
+        { .k = bf16_of(exec, op->in[0]), .k_stride = stride_of(exec, op->in[0]), .v = bf16_of(exec, op->in[1]),
+          .v_stride = stride_of(exec, op->in[1]), .pages = exec->pages[op->state.index],
+          .places = exec->places[state->group], .rows = run->rows, .heads_kv = state->heads,
+          .head_dim = state->width },
+    };
+    lw_pool_run(exec->device->pool, kv_store_part, &job);
+}
+
+static void run_attend(op_run *run)
+{
+    lw_exec *exec = run->exec;
+    const lw_op *op = run->op;
+    LW_ASSERT(value_of(exec, op->in[0])->space == LW_SPACE_ROWS);
+    attend_job job = {
+        exec->device->kernels,
+        { .q = bf16_of(exec, op->in[0]), .q_stride = stride_of(exec, op->in[0]), .y = bf16_of(exec, op->out),
+          .y_stride = stride_of(exec, op->out), .pages = exec->pages[op->state.index],
+          .places = exec->places[exec->plan->states[op->state.index].group], .scratch = exec->attend_scratch,
+          .rows = run->rows, .heads = op->p.attend.heads, .heads_kv = op->p.attend.heads_kv,
+          .head_dim = op->p.attend.head_dim, .window = op->p.attend.window, .scale = op->p.attend.scale },
+    };
+    lw_pool_run(exec->device->pool, attend_part, &job);
+}
+
+static void run_gate(op_run *run)
+{
+    lw_exec *exec = run->exec;
+    const lw_op *op = run->op;
+    head_gate_job job = {
+        exec->device->kernels,
+        { .x = bf16_of(exec, op->in[0]), .x_stride = stride_of(exec, op->in[0]), .gate = bf16_of(exec, op->in[1]),
+          .gate_stride = stride_of(exec, op->in[1]), .y = bf16_of(exec, op->out), .y_stride = stride_of(exec, op->out),
+          .rows = run->rows, .width = value_of(exec, op->out)->width, .gates = op->p.gate.heads },
+    };
+    lw_pool_run(exec->device->pool, head_gate_part, &job);
+}
+
+static void run_conv(op_run *run)
+{
+    lw_exec *exec = run->exec;
+    const lw_op *op = run->op;
+    short_conv_job job = {
+        exec->device->kernels,
+        { .x = bf16_of(exec, op->in[0]), .x_stride = stride_of(exec, op->in[0]), .y = bf16_of(exec, op->out),
+          .y_stride = stride_of(exec, op->out), .w = exec->vectors[op->weight.index],
+          .pages = exec->pages[op->state.index], .places = exec->places[exec->plan->states[op->state.index].group],
+          .rows = run->rows, .width = value_of(exec, op->out)->width, .taps = op->p.conv.taps },
+    };
+    lw_pool_run(exec->device->pool, short_conv_part, &job);
+}
+
+static void run_take_wanted(op_run *run)
+{
+    const lw_exec *exec = run->exec;
+    const lw_op *op = run->op;
+    LW_ASSERT(value_of(exec, op->out)->type == LW_TYPE_BF16);
+    for (uint32_t i = 0; i < run->rows; i++) {
+        const lw_bf16 *from = bf16_of(exec, op->in[0]) + exec->wanted_rows[i] * stride_of(exec, op->in[0]);
+        memcpy(bf16_of(exec, op->out) + i * stride_of(exec, op->out), from,
+               value_of(exec, op->out)->width * sizeof *from);
+    }
+}
+
+static void (*const runners[LW_OP_COUNT])(op_run *run) = {
+    [LW_OP_EMBED] = run_embed,
+    [LW_OP_RMS_NORM] = run_norm,
+    [LW_OP_LINEAR] = run_linear,
+    [LW_OP_ADD] = run_pair,
+    [LW_OP_MUL] = run_pair,
+    [LW_OP_SWIGLU] = run_pair,
+    [LW_OP_ROPE] = run_rope,
+    [LW_OP_KV_STORE] = run_kv_store,
+    [LW_OP_ATTEND] = run_attend,
+    [LW_OP_HEAD_GATE] = run_gate,
+    [LW_OP_SHORT_CONV] = run_conv,
+    [LW_OP_TAKE_WANTED] = run_take_wanted,
+};
+
+static void trace_op(const op_run *run)
+{
+    const lw_exec *exec = run->exec;
+    const lw_op *op = run->op;
+    if (exec->trace.row == NULL || op->out.index == LW_NONE) return;
+    const lw_value *v = value_of(exec, op->out);
+    for (uint32_t r = 0; r < run->rows; r++) {
+        const size_t at = r * stride_of(exec, op->out);
+        const float *row = exec->trace_row;
+        if (v->type == LW_TYPE_F32) {
+            row = (const float *)bytes_of(exec, op->out) + at;
+        } else {
+            const lw_bf16 *from = bf16_of(exec, op->out) + at;
+            for (uint32_t i = 0; i < v->width; i++) exec->trace_row[i] = lw_float_of_bf16(from[i]);
+        }
+        exec->trace.row(exec->trace.context, op, v, r, row);
+    }
+}
+
+void lw__cpu_run_ops(lw_exec *exec, uint32_t begin, uint32_t end)
+{
+    for (uint32_t i = begin; i < end; i++) {
+        const lw_op *op = &exec->plan->ops[i];
+        const lw_ref shaped = op->out.index == LW_NONE ? op->in[0] : op->out;
+        op_run run = { .exec = exec, .op = op, .rows = space_rows(exec, value_of(exec, shaped)->space) };
+        if (run.rows == 0) continue;
+        runners[op->kind](&run);
+        trace_op(&run);
+    }
+}

@@ -1,0 +1,420 @@
+/* LFM3 and its cousin LFM2: gated short convolutions and grouped-query attention, all with SwiGLU blocks.
+ * LFM3 norms each branch again before it is added (sandwich norms), gates the attention output, and knows sliding
+ * layers; LFM2 has none of these, so it is the same reading with those tensors absent.
+ *
+ * Easy to get wrong: the in_proj rows are B, C, v in this order; the newest sample meets the last tap; full-attention
+ * layers of LFM3 rotate pairs (i, i + head_dim / 2) of which only the first partial share has a frequency, with
+ * head_dim in the exponent ("proportional"), whatever the config calls it.
+ */
+#include "family/family.h"
+#include "model/names.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { HEAD_DIM_MAX = 1024 };
+
+typedef enum layer_kind { LAYER_CONV, LAYER_FULL, LAYER_SLIDING } layer_kind;
+
+typedef struct lfm3_config {
+    bool sandwich;              /* LFM3: branch outputs are normed before the add */
+    uint32_t layer_count, width, ffn_width, vocab;
+    uint32_t heads, heads_kv, head_dim;
+    uint32_t window;            /* keys that a sliding layer sees, its own included */
+    uint32_t taps;              /* of the short convolution */
+    float eps;
+    bool tied;
+    layer_kind kinds[LW_LIMIT_LAYERS];
+    double full_theta, full_share, sliding_theta;
+} lfm3_config;
+
+typedef struct lfm3_attention {
+    lw_wref q, k, v, gate, out, q_norm, k_norm;
+    bool has_gate;
+} lfm3_attention;
+
+typedef struct lfm3_layer {
+    lw_wref norm_in, norm_branch, norm_ffn, norm_ffn_out;
+    lw_wref conv_in, conv, conv_out;
+    lfm3_attention attention;
+    lw_wref w1, w2, w3;
+} lfm3_layer;
+
+static const char *const model_types[] = { "lfm3", "lfm2", NULL };
+static const char *const prefixes[] = { "model.", "model.language_model.", "language_model.model.", "", NULL };
+static const char *const ignored[] = {
+    "vision_tower.", "model.vision_tower.", "multi_modal_projector.", "model.multi_modal_projector.", "rotary_emb.",
+    NULL,
+};
+
+static const lw_alias aliases[] = {
+    { "operator_norm", "input_layernorm" },
+    { "operator_norm", "operator_pre_norm" },
+    { "post_operator_norm", "operator_post_norm" },
+    { "post_operator_norm", "post_attention_layernorm" },
+    { "ffn_norm", "pre_feedforward_layernorm" },
+    { "post_ffn_norm", "ffn_post_norm" },
+    { "post_ffn_norm", "post_feedforward_layernorm" },
+    { "self_attn.gate_proj", "self_attn.g_proj" },
+    { "self_attn.out_proj", "self_attn.o_proj" },
+    { "self_attn.q_layernorm", "self_attn.q_norm" },
+    { "self_attn.k_layernorm", "self_attn.k_norm" },
+    { "feed_forward.w1", "mlp.gate_proj" },
+    { "feed_forward.w3", "mlp.up_proj" },
+    { "feed_forward.w2", "mlp.down_proj" },
+    { "embedding_norm", "norm" },
+    { NULL, NULL },
+};
+
+/* ---- config ---- */
+
+static lw_status read_kinds(const lw_config *config, lfm3_config *c, lw_diag *d)
+{
+    static const struct { const char *name; layer_kind kind; } kinds[] = {
+        { "conv", LAYER_CONV }, { "full_attention", LAYER_FULL }, { "sliding_attention", LAYER_SLIDING },
+    };
+    const json_t *list = lw_config_get(config, "layer_types");
+    if (!json_is_array(list) || json_array_size(list) != c->layer_count) {
+        return lw_fail(d, LW_BAD_MODEL, "%s: layer_types must be a list of num_hidden_layers = %u names",
+                       lw_config_name(config), c->layer_count);
+    }
+    for (uint32_t i = 0; i < c->layer_count; i++) {
+        const char *name = json_string_value(json_array_get(list, i));
+        size_t at = 0;
+        while (at < 3 && (name == NULL || strcmp(name, kinds[at].name) != 0)) at++;
+        if (at == 3) {
+            return lw_fail(d, LW_UNSUPPORTED, "%s: layer_types[%u] is \"%s\"; conv, full_attention and "
+                           "sliding_attention are served", lw_config_name(config), i, name == NULL ? "?" : name);
+        }
+        c->kinds[i] = kinds[at].kind;
+    }
+    return LW_OK;
+}
+
+/* LFM2 configs without layer_types list the attention layers instead. */
+static lw_status read_layers(const lw_config *config, lfm3_config *c, lw_diag *d)
+{
+    if (lw_config_get(config, "layer_types") != NULL) return read_kinds(config, c, d);
+    const json_t *full = lw_config_get(config, "full_attn_idxs");
+    if (!json_is_array(full)) {
+        return lw_fail(d, LW_BAD_MODEL, "%s: neither layer_types nor full_attn_idxs is a list",
+                       lw_config_name(config));
+    }
+    for (size_t i = 0; i < json_array_size(full); i++) {
+        const json_t *item = json_array_get(full, i);
+        const json_int_t index = json_is_integer(item) ? json_integer_value(item) : -1;
+        if (index < 0 || index >= (json_int_t)c->layer_count) {
+            return lw_fail(d, LW_BAD_MODEL, "%s: full_attn_idxs[%zu] is not a layer below %u", lw_config_name(config),
+                           i, c->layer_count);
+        }
+        c->kinds[index] = LAYER_FULL;
+    }
+    return LW_OK;
+}
+
+/* LFM2 may ask that its feed-forward width be cut to two thirds and rounded up, as older Llama files do. */
+static lw_status read_ffn_width(const lw_config *config, lfm3_config *c, lw_diag *d)
+{
+    lw_status status = lw_config_u32(config, "intermediate_size|block_ff_dim", NULL, LW_LIMIT_WIDTH, &c->ffn_width, d);
+    bool adjust = false;
+    if (status == LW_OK) status = lw_config_bool(config, "block_auto_adjust_ff_dim", false, &adjust, d);
+    if (status != LW_OK || !adjust || c->sandwich) return status;
+    const double one = 1.0;
+    const uint32_t unit_default = 256;
+    double factor = 1.0;
+    uint32_t unit = 0;
+    status = lw_config_f64(config, "block_ffn_dim_multiplier", &one, &factor, d);
+    if (status == LW_OK) status = lw_config_u32(config, "block_multiple_of", &unit_default, LW_LIMIT_WIDTH, &unit, d);
+    if (status != LW_OK) return status;
+    const double width = floor(factor * floor(2.0 * c->ffn_width / 3.0));
+    if (unit == 0 || !(width >= 1.0 && width <= LW_LIMIT_WIDTH)) {
+        return lw_fail(d, LW_BAD_MODEL, "%s: block_multiple_of %u and block_ffn_dim_multiplier %g give no width",
+                       lw_config_name(config), unit, factor);
+    }
+    c->ffn_width = ((uint32_t)width + unit - 1) / unit * unit;
+    return LW_OK;
+}
+
+static lw_status read_rope(lw_config *config, lfm3_config *c, lw_diag *d)
+{
+    const double theta_default = 1e6, one = 1.0;
+    const lw_config *ropes = lw_config_child(config, "rope_parameters");
+    const bool nested = lw_config_get(ropes, "full_attention|sliding_attention") != NULL;
+    const lw_config *full = nested ? lw_config_child((lw_config *)ropes, "full_attention") : ropes;
+    const lw_config *sliding = nested ? lw_config_child((lw_config *)ropes, "sliding_attention") : ropes;
+    const lw_config *const both[] = { full, sliding };
+    for (int i = 0; i < 2; i++) {
+        const char *type = "default";
+        const lw_status status = lw_config_text(both[i], "rope_type|type", "default", &type, d);
+        if (status != LW_OK) return status;
+        if (strcmp(type, "default") != 0 && strcmp(type, "proportional") != 0) {
+            return lw_fail(d, LW_UNSUPPORTED, "%s: rope_type \"%s\"; default and proportional are served",
+                           lw_config_name(both[i]), type);
+        }
+    }
+    double outer = theta_default;
+    lw_status status = lw_config_f64(config, "rope_theta|theta", &theta_default, &outer, d);
+    if (status == LW_OK) status = lw_config_f64(full, "rope_theta", &outer, &c->full_theta, d);
+    if (status == LW_OK) status = lw_config_f64(full, "partial_rotary_factor", &one, &c->full_share, d);
+    if (status == LW_OK) status = lw_config_f64(sliding, "rope_theta", &outer, &c->sliding_theta, d);
+    if (status != LW_OK) return status;
+    if (!(c->full_theta > 1.0) || !(c->sliding_theta > 1.0) || !(c->full_share > 0.0 && c->full_share <= 1.0)) {
+        return lw_fail(d, LW_BAD_MODEL, "%s: rope_theta must be above 1 and partial_rotary_factor in (0, 1]; got "
+                       "%g, %g, %g", lw_config_name(config), c->full_theta, c->sliding_theta, c->full_share);
+    }
+    return LW_OK;
+}
+
+static lw_status read_attention(const lw_config *config, lfm3_config *c, lw_diag *d)
+{
+    lw_status status = lw_config_u32(config, "num_attention_heads", NULL, 4096, &c->heads, d);
+    if (status == LW_OK) status = lw_config_u32(config, "num_key_value_heads", &c->heads, 4096, &c->heads_kv, d);
+    if (status != LW_OK) return status;
+    if (c->heads == 0 || c->heads_kv == 0 || c->heads % c->heads_kv != 0) {
+        return lw_fail(d, LW_BAD_MODEL, "%s: num_attention_heads %u is not a multiple of num_key_value_heads %u",
+                       lw_config_name(config), c->heads, c->heads_kv);
+    }
+    const uint32_t dim_default = c->width / c->heads;
+    status = lw_config_u32(config, "head_dim", &dim_default, HEAD_DIM_MAX, &c->head_dim, d);
+    if (status != LW_OK) return status;
+    if (c->head_dim < 2 || c->head_dim % 2 != 0) {
+        return lw_fail(d, LW_BAD_MODEL, "%s: head_dim %u is not even", lw_config_name(config), c->head_dim);
+    }
+    return LW_OK;
+}
+
+static lw_status read_config(lw_config *config, lfm3_config *c, lw_diag *d)
+{
+    const double eps_default = 1e-5;
+    const uint32_t taps_default = 3, window_default = 0;
+    const char *type = NULL;
+    double eps = eps_default;
+    lw_status status = lw_config_text(config, "model_type", "", &type, d);
+    c->sandwich = status == LW_OK && strcmp(type, "lfm3") == 0;
+    if (status == LW_OK)
+        status = lw_config_u32(config, "num_hidden_layers", NULL, LW_LIMIT_LAYERS, &c->layer_count, d);
+    if (status == LW_OK) status = lw_config_u32(config, "hidden_size", NULL, LW_LIMIT_WIDTH / 4, &c->width, d);
+    if (status == LW_OK) status = lw_config_u32(config, "vocab_size", NULL, LW_LIMIT_VOCAB, &c->vocab, d);
+    if (status == LW_OK) status = lw_config_u32(config, "conv_L_cache", &taps_default, 64, &c->taps, d);
+    if (status == LW_OK) status = lw_config_u32(config, "sliding_window", &window_default, 1 << 20, &c->window, d);
+    if (status == LW_OK) status = lw_config_f64(config, "norm_eps|rms_norm_eps|block_norm_eps", &eps_default, &eps, d);
+    if (status == LW_OK)
+        status = lw_config_bool(config, "tie_word_embeddings|tie_embedding", true, &c->tied, d);
+    if (status == LW_OK) status = read_attention(config, c, d);
+    if (status == LW_OK) status = read_ffn_width(config, c, d);
+    if (status == LW_OK) status = read_layers(config, c, d);
+    if (status == LW_OK) status = read_rope(config, c, d);
+    if (status != LW_OK) return status;
+    bool conv_bias = false, attention_bias = false, sliding = false;
+    status = lw_config_bool(config, "conv_bias", false, &conv_bias, d);
+    if (status == LW_OK) status = lw_config_bool(config, "attention_bias", false, &attention_bias, d);
+    if (status != LW_OK) return status;
+    if (conv_bias || attention_bias) {
+        return lw_fail(d, LW_UNSUPPORTED, "%s: conv_bias and attention_bias are not served", lw_config_name(config));
+    }
+    for (uint32_t i = 0; i < c->layer_count; i++) sliding = sliding || c->kinds[i] == LAYER_SLIDING;
+    if (c->width == 0 || c->layer_count == 0 || c->vocab == 0 || c->ffn_width == 0 || c->taps == 0 ||
+        (sliding && c->window == 0)) {
+        return lw_fail(d, LW_BAD_MODEL, "%s: a size is 0 (hidden_size %u, num_hidden_layers %u, vocab_size %u, "
+                       "intermediate_size %u, conv_L_cache %u, sliding_window %u)", lw_config_name(config), c->width,
+                       c->layer_count, c->vocab, c->ffn_width, c->taps, c->window);
+    }
+    c->eps = (float)eps;
+    return LW_OK;
+}
+
+/* ---- the forward ---- */
+
+/* What recording carries along. */
+typedef struct lfm3_build {
+    const lfm3_config *c;
+    lw_plan *plan;
+    lw_names *names;
+    bool complete;             /* every weight so far was found; recording ops waits for all of them */
+} lfm3_build;
+
+static lw_wref matrix(lfm3_build *b, uint32_t rows, uint32_t cols, const char *part, uint32_t layer)
+{
+    lw_weight w;
+    if (!lw_names_matrix(b->names, &w, rows, cols, "layers.%u.%s", layer, part)) {
+        b->complete = false;
+        return (lw_wref){ LW_NONE };
+    }
+    return lw_plan_weight(b->plan, &w);
+}
+
+static lw_wref dense(lfm3_build *b, uint32_t rows, uint32_t cols, const char *part, uint32_t layer)
+{
+    lw_weight w;
+    if (!lw_names_dense(b->names, &w, rows, cols, "layers.%u.%s.weight", layer, part)) {
+        b->complete = false;
+        return (lw_wref){ LW_NONE };
+    }
+    return lw_plan_weight(b->plan, &w);
+}
+
+/* The output gate's own width tells whether it is one scalar a head or one a column. */
+static lw_wref gate_matrix(lfm3_build *b, uint32_t layer)
+{
+    lw_weight w;
+    const uint32_t columns = b->c->heads * b->c->head_dim;
+    if (!lw_names_matrix_any_rows(b->names, &w, b->c->width, "layers.%u.self_attn.gate_proj", layer)) {
+        b->complete = false;
+        return (lw_wref){ LW_NONE };
+    }
+    const uint32_t rows = w.rows == columns ? columns : b->c->heads;
+    return matrix(b, rows, b->c->width, "self_attn.gate_proj", layer);
+}
+
+static void read_layer(lfm3_build *b, lfm3_layer *w, uint32_t i)
+{
+    const lfm3_config *c = b->c;
+    const uint32_t q_width = c->heads * c->head_dim, kv_width = c->heads_kv * c->head_dim;
+    w->norm_in = dense(b, 1, c->width, "operator_norm", i);
+    w->norm_ffn = dense(b, 1, c->width, "ffn_norm", i);
+    if (c->sandwich) {
+        w->norm_branch = dense(b, 1, c->width, "post_operator_norm", i);
+        w->norm_ffn_out = dense(b, 1, c->width, "post_ffn_norm", i);
+    }
+    if (c->kinds[i] == LAYER_CONV) {
+        w->conv_in = matrix(b, 3 * c->width, c->width, "conv.in_proj", i);
+        w->conv = dense(b, c->width, c->taps, "conv.conv", i);
+        w->conv_out = matrix(b, c->width, c->width, "conv.out_proj", i);
+    } else {
+        lfm3_attention *a = &w->attention;
+        a->q = matrix(b, q_width, c->width, "self_attn.q_proj", i);
+        a->k = matrix(b, kv_width, c->width, "self_attn.k_proj", i);
+        a->v = matrix(b, kv_width, c->width, "self_attn.v_proj", i);
+        a->has_gate = c->sandwich;
+        if (a->has_gate) a->gate = gate_matrix(b, i);
+        a->out = matrix(b, c->width, q_width, "self_attn.out_proj", i);
+        a->q_norm = dense(b, 1, c->head_dim, "self_attn.q_layernorm", i);
+        a->k_norm = dense(b, 1, c->head_dim, "self_attn.k_layernorm", i);
+    }
+    w->w1 = matrix(b, c->ffn_width, c->width, "feed_forward.w1", i);
+    w->w3 = matrix(b, c->ffn_width, c->width, "feed_forward.w3", i);
+    w->w2 = matrix(b, c->width, c->ffn_width, "feed_forward.w2", i);
+}
+
+static lw_ref conv_block(lw_plan *p, const lfm3_config *c, const lfm3_layer *w, lw_ref h)
+{
+    const lw_ref bcv = lw_plan_linear(p, h, w->conv_in, LW_TYPE_BF16);      /* (rows, 3 width): B, C, v */
+    const lw_ref b = lw_plan_view(p, bcv, 0, c->width);
+    const lw_ref gate = lw_plan_view(p, bcv, c->width, c->width);
+    const lw_ref v = lw_plan_view(p, bcv, 2 * c->width, c->width);
+    const lw_sref tail = lw_plan_state_tail(p, "conv", c->width, c->taps);
+    const lw_ref mixed = lw_plan_short_conv(p, tail, lw_plan_mul(p, b, v), w->conv);
+    return lw_plan_linear(p, lw_plan_mul(p, gate, mixed), w->conv_out, LW_TYPE_BF16);
+}
+
+static lw_ref attention_block(lw_plan *p, const lfm3_config *c, const lfm3_layer *w, lw_ref h, bool sliding,
+                              const uint32_t tables[2])
+{
+    const lfm3_attention *a = &w->attention;
+    const uint32_t table = tables[sliding];
+    lw_ref q = lw_plan_linear(p, h, a->q, LW_TYPE_BF16);                    /* (rows, heads, head_dim) */
+    lw_ref k = lw_plan_linear(p, h, a->k, LW_TYPE_BF16);                    /* (rows, heads_kv, head_dim) */
+    const lw_ref v = lw_plan_linear(p, h, a->v, LW_TYPE_BF16);
+    q = lw_plan_rope(p, lw_plan_rms_norm(p, q, a->q_norm, c->eps, false), c->heads, table);
+    k = lw_plan_rope(p, lw_plan_rms_norm(p, k, a->k_norm, c->eps, false), c->heads_kv, table);
+    const lw_sref kv = lw_plan_state_kv(p, sliding ? "sliding" : "full", c->heads_kv, c->head_dim,
+                                        sliding ? c->window : 0);
+    lw_plan_kv_store(p, kv, k, v);
+    lw_ref o = lw_plan_attend(p, kv, q, c->heads, (float)(1.0 / sqrt((double)c->head_dim)));
+    if (a->has_gate) o = lw_plan_head_gate(p, o, lw_plan_linear(p, h, a->gate, LW_TYPE_BF16));
+    return lw_plan_linear(p, o, a->out, LW_TYPE_BF16);
+}
+
+static lw_ref layer(lw_plan *p, const lfm3_config *c, const lfm3_layer *w, lw_ref x, const uint32_t tables[2])
+{
+    const layer_kind kind = c->kinds[p->layer];
+    lw_ref h = lw_plan_rms_norm(p, x, w->norm_in, c->eps, false);
+    h = kind == LAYER_CONV ? conv_block(p, c, w, h) : attention_block(p, c, w, h, kind == LAYER_SLIDING, tables);
+    if (p->layer + 1 == c->layer_count) { /* nothing past this point reads other rows */
+        x = lw_plan_take_wanted(p, x);
+        h = lw_plan_take_wanted(p, h);
+    }
+    if (c->sandwich) h = lw_plan_rms_norm(p, h, w->norm_branch, c->eps, false);
+    x = lw_plan_add(p, x, h);
+
+    h = lw_plan_rms_norm(p, x, w->norm_ffn, c->eps, false);
+    const lw_ref gate = lw_plan_linear(p, h, w->w1, LW_TYPE_BF16);
+    const lw_ref up = lw_plan_linear(p, h, w->w3, LW_TYPE_BF16);
+    h = lw_plan_linear(p, lw_plan_swiglu(p, gate, up), w->w2, LW_TYPE_BF16);
+    if (c->sandwich) h = lw_plan_rms_norm(p, h, w->norm_ffn_out, c->eps, false);
+    x = lw_plan_add(p, x, h);
+    lw_plan_name(p, x, "layer.%u", p->layer);
+    return x;
+}
+
+/* Both rotary tables pair (i, i + head_dim / 2); a frequency of 0 leaves its pair alone. */
+static void rope_tables(lw_plan *p, const lfm3_config *c, uint32_t tables[2])
+{
+    double frequency[HEAD_DIM_MAX / 2] = { 0 };
+    const uint32_t half = c->head_dim / 2;
+    const uint32_t turning = (uint32_t)(c->full_share * half);
+    for (uint32_t i = 0; i < half; i++) {
+        frequency[i] = i < turning ? pow(c->full_theta, -2.0 * i / c->head_dim) : 0.0;
+    }
+    tables[0] = lw_plan_rope_table(p, frequency, half);
+    for (uint32_t i = 0; i < half; i++) frequency[i] = pow(c->sliding_theta, -2.0 * i / c->head_dim);
+    tables[1] = lw_plan_rope_table(p, frequency, half);
+}
+
+static void forward(const lfm3_build *b, const lfm3_layer *layers, lw_wref embed, lw_wref head, lw_wref norm)
+{
+    lw_plan *p = b->plan;
+    uint32_t tables[2];
+    rope_tables(p, b->c, tables);
+    lw_plan_entry_begin(p, "main");
+    lw_ref x = lw_plan_embed(p, embed);
+    for (uint32_t i = 0; i < b->c->layer_count; i++) {
+        p->layer = i;
+        x = layer(p, b->c, &layers[i], x, tables);
+    }
+    x = lw_plan_rms_norm(p, x, norm, b->c->eps, false);
+    const lw_ref logits = lw_plan_linear(p, x, head, LW_TYPE_F32);
+    lw_plan_name(p, logits, "logits");
+    lw_plan_entry_end(p, logits);
+}
+
+static lw_status build(lfm3_build *b, lw_diag *d)
+{
+    const lfm3_config *c = b->c;
+    lfm3_layer *layers = lw_arena_take_array(&b->plan->arena, c->layer_count, sizeof *layers);
+    if (layers == NULL) return lw_fail(d, LW_NO_ROOM, "no memory for %u layers", c->layer_count);
+    lw_weight embed, head, norm;
+    b->complete = lw_names_matrix(b->names, &embed, c->vocab, c->width, "embed_tokens") && b->complete;
+    b->complete = lw_names_dense(b->names, &norm, 1, c->width, "embedding_norm.weight") && b->complete;
+    head = embed;
+    if (!c->tied) b->complete = lw_names_matrix(b->names, &head, c->vocab, c->width, "lm_head") && b->complete;
+    for (uint32_t i = 0; i < c->layer_count; i++) read_layer(b, &layers[i], i);
+    const lw_status status = lw_names_finish(b->names, d);
+    if (status != LW_OK) return status;
+    LW_ASSERT(b->complete);
+    const lw_wref table = lw_plan_weight(b->plan, &embed);
+    forward(b, layers, table, c->tied ? table : lw_plan_weight(b->plan, &head), lw_plan_weight(b->plan, &norm));
+    return LW_OK;
+}
+
+static lw_status record(const lw_checkpoint *checkpoint, lw_plan *plan, void (*unused)(void *, const char *),
+                        void *context, lw_diag *d)
+{
+    lfm3_config *c = lw_arena_take(&plan->arena, sizeof *c);
+    if (c == NULL) return lw_fail(d, LW_NO_ROOM, "no memory for the model's config");
+    lw_names *names = NULL;
+    lw_status status = read_config(lw_checkpoint_config(checkpoint), c, d);
+    if (status != LW_OK) return status;
+    const lw_names_options options = { .prefixes = prefixes, .aliases = aliases, .ignored = ignored };
+    status = lw_names_make(checkpoint, &options, &names, d);
+    if (status != LW_OK) return status;
+    lfm3_build b = { .c = c, .plan = plan, .names = names, .complete = true };
+    status = build(&b, d);
+    for (size_t i = 0; status == LW_OK && unused != NULL && i < lw_names_unused_count(names); i++) {
+        unused(context, lw_names_unused(names, i));
+    }
+    lw_names_free(names);
+    return status;
+}
+
+const lw_family lw_family_lfm3 = { .name = "lfm3", .model_types = model_types, .record = record };
