@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define VERSION "0.1.0"
-
 typedef struct verb {
     const char *name;
     int (*run)(const lw_term *term, int argc, char **argv);
@@ -27,11 +25,13 @@ enum { VERB_COUNT = sizeof verbs / sizeof verbs[0] };
 static int print_help(void)
 {
     fputs("usage: lanewise VERB [options] ...\n\n"
-          "Runs language models; every reply is the same bits, however it was made.\n\nverbs:\n", stdout);
+          "Runs language models; every reply is the same bits, however it was made.\n\nverbs:\n",
+          stdout);
     for (size_t i = 0; i < VERB_COUNT; i++) printf("  %-10s %s\n", verbs[i].name, verbs[i].text);
     fputs("\n`lanewise VERB --help` lists the options of a verb, with examples.\n"
           "--version prints the version. NO_COLOR in the environment switches colours off.\n"
-          "Exit codes: 0 done, 1 failed, 2 wrong usage, 130 ended by Ctrl-C.\n", stdout);
+          "Exit codes: 0 done, 1 failed, 2 wrong usage, 130 ended by Ctrl-C.\n",
+          stdout);
     return LW_EXIT_OK;
 }
 
@@ -42,9 +42,10 @@ static int dispatch(const lw_term *term, int argc, char **argv)
         return LW_EXIT_USAGE;
     }
     const char *word = argv[1];
-    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0) return print_help();
+    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0)
+        return print_help();
     if (strcmp(word, "--version") == 0) {
-        fputs("lanewise " VERSION "\n", stdout);
+        fputs("lanewise " LW_VERSION "\n", stdout);
         return LW_EXIT_OK;
     }
     for (size_t i = 0; i < VERB_COUNT; i++) {

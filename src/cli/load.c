@@ -13,13 +13,28 @@ enum { CHUNK_ROWS_MAX = 8192 };
 size_t lw_load_options_table(lw_load_options *load, lw_option table[LW_LOAD_OPTIONS_COUNT])
 {
     const lw_option options[LW_LOAD_OPTIONS_COUNT] = {
-        { .name = "threads", .value = "N", .u32 = &load->threads, .min = 1, .max = LW_POOL_THREADS_MAX,
+        { .name = "threads",
+          .value = "N",
+          .u32 = &load->threads,
+          .min = 1,
+          .max = LW_POOL_THREADS_MAX,
           .help = "threads that compute; default: one for each core" },
-        { .name = "isa", .value = "X", .text = &load->isa, .choices = "generic|avx2|avx512|avx512bf16",
+        { .name = "isa",
+          .value = "X",
+          .text = &load->isa,
+          .choices = "generic|avx2|avx512|avx512bf16",
           .help = "instruction set; default: the best of this CPU" },
-        { .name = "context", .value = "N", .u32 = &load->context, .min = 1, .max = LW_LIMIT_CONTEXT,
+        { .name = "context",
+          .value = "N",
+          .u32 = &load->context,
+          .min = 1,
+          .max = LW_LIMIT_CONTEXT,
           .help = "tokens of prompt and reply; default: the model's, at most 32768" },
-        { .name = "chunk", .value = "N", .u32 = &load->chunk, .min = 1, .max = CHUNK_ROWS_MAX,
+        { .name = "chunk",
+          .value = "N",
+          .u32 = &load->chunk,
+          .min = 1,
+          .max = CHUNK_ROWS_MAX,
           .help = "prompt rows computed together; changes speed, never the reply" },
     };
     memcpy(table, options, sizeof options);
@@ -29,7 +44,8 @@ size_t lw_load_options_table(lw_load_options *load, lw_option table[LW_LOAD_OPTI
 lw_status lw_path_join(char text[LW_PATH_BYTES], const char *dir, const char *file, lw_diag *d)
 {
     const int count = snprintf(text, LW_PATH_BYTES, "%s/%s", dir, file);
-    if (count < 0 || count >= LW_PATH_BYTES) return lw_fail(d, LW_NO_ROOM, "the path of %s is too long", file);
+    if (count < 0 || count >= LW_PATH_BYTES)
+        return lw_fail(d, LW_NO_ROOM, "the path of %s is too long", file);
     return LW_OK;
 }
 
@@ -37,11 +53,12 @@ lw_status lw_load_checkpoint(lw_loaded *loaded, const char *dir, lw_diag *d)
 {
     struct stat place;
     if (stat(dir, &place) != 0)
-        return lw_fail(d, LW_NOT_FOUND, "model %s: %s; a model is a folder with config.json and *.safetensors", dir,
+        return lw_fail(d, LW_NOT_FOUND,
+                       "model %s: %s; a model is a folder with config.json and *.safetensors", dir,
                        strerror(errno));
     if (!S_ISDIR(place.st_mode))
-        return lw_fail(d, LW_BAD_INPUT, "model %s is a file; give the folder that holds config.json and *.safetensors",
-                       dir);
+        return lw_fail(d, LW_BAD_INPUT,
+                       "model %s is a file; give the folder that holds config.json and *.safetensors", dir);
     return lw_checkpoint_open(dir, &loaded->checkpoint, d);
 }
 
@@ -51,7 +68,8 @@ lw_status lw_load_tokenizer(lw_loaded *loaded, lw_diag *d)
     lw_status status = lw_path_join(path, lw_checkpoint_dir(loaded->checkpoint), "tokenizer.json", d);
     if (status == LW_OK) status = lw_tokenizer_open(path, &loaded->tokenizer, d);
     if (status == LW_OK) status = lw_token_scratch_make(loaded->tokenizer, &loaded->scratch, d);
-    if (status == LW_OK) status = lw_family_end_ids(loaded->checkpoint, loaded->end_ids, &loaded->end_id_count, d);
+    if (status == LW_OK)
+        status = lw_family_end_ids(loaded->checkpoint, loaded->end_ids, &loaded->end_id_count, d);
     return status;
 }
 
@@ -61,8 +79,8 @@ lw_status lw_load_chat(lw_loaded *loaded, lw_diag *d)
     return status == LW_NOT_FOUND ? LW_OK : status;
 }
 
-lw_status lw_load_engine(lw_loaded *loaded, const lw_load_options *options, const lw_term *term, lw_trace trace,
-                         lw_diag *d)
+lw_status lw_load_engine(lw_loaded *loaded, const lw_load_options *options, const lw_term *term,
+                         lw_trace trace, lw_diag *d)
 {
     lw_progress_line line = lw_progress_line_make(term, "loading");
     const lw_engine_options engine_options = {

@@ -12,8 +12,8 @@
 #include "text/tokenizer.h"
 
 typedef struct lw_load_options {
-    uint32_t threads, context, chunk;     /* 0: the engine's own choice */
-    const char *isa;                      /* NULL: the best */
+    uint32_t threads, context, chunk; /* 0: the engine's own choice */
+    const char *isa;                  /* NULL: the best */
 } lw_load_options;
 
 /* Zero it, open parts, close it; closing takes any state. */
@@ -21,7 +21,7 @@ typedef struct lw_loaded {
     lw_checkpoint *checkpoint;
     lw_tokenizer *tokenizer;
     lw_token_scratch *scratch;
-    lw_chat_template *chat;               /* NULL: the model has none */
+    lw_chat_template *chat; /* NULL: the model has none */
     lw_engine *engine;
     lw_stream *stream;
     int32_t end_ids[LW_FAMILY_END_IDS_MAX];
@@ -38,8 +38,8 @@ lw_status lw_load_tokenizer(lw_loaded *loaded, lw_diag *d) LW_MUST_USE;
 /* The chat template; a model without one is LW_OK with chat == NULL. */
 lw_status lw_load_chat(lw_loaded *loaded, lw_diag *d) LW_MUST_USE;
 /* The engine and a stream, with a progress line on a terminal. trace may be {NULL}. */
-lw_status lw_load_engine(lw_loaded *loaded, const lw_load_options *options, const lw_term *term, lw_trace trace,
-                         lw_diag *d) LW_MUST_USE;
+lw_status lw_load_engine(lw_loaded *loaded, const lw_load_options *options, const lw_term *term,
+                         lw_trace trace, lw_diag *d) LW_MUST_USE;
 void lw_loaded_close(lw_loaded *loaded);
 
 /* dir + "/" + file in text; LW_NO_ROOM if it does not fit. */

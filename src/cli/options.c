@@ -18,7 +18,8 @@ static const lw_option *find_long(const lw_usage *usage, const char *name, size_
 {
     for (size_t i = 0; i < usage->option_count; i++) {
         const char *own = usage->options[i].name;
-        if (own != NULL && strlen(own) == name_bytes && memcmp(own, name, name_bytes) == 0) return &usage->options[i];
+        if (own != NULL && strlen(own) == name_bytes && memcmp(own, name, name_bytes) == 0)
+            return &usage->options[i];
     }
     return NULL;
 }
@@ -94,13 +95,14 @@ static lw_status store(const lw_option *option, const char *value, lw_diag *d)
     if (option->real != NULL) {
         double number;
         if (!parse_real(value, &number) || number < option->real_min || number > option->real_max)
-            return lw_fail(d, LW_BAD_INPUT, "%s takes a number from %g to %g, not \"%s\"", spelled(option, name),
-                           option->real_min, option->real_max, value);
+            return lw_fail(d, LW_BAD_INPUT, "%s takes a number from %g to %g, not \"%s\"",
+                           spelled(option, name), option->real_min, option->real_max, value);
         *option->real = number;
         return LW_OK;
     }
     if (option->choices != NULL && !is_choice(option->choices, value))
-        return lw_fail(d, LW_BAD_INPUT, "%s takes one of %s, not \"%s\"", spelled(option, name), option->choices, value);
+        return lw_fail(d, LW_BAD_INPUT, "%s takes one of %s, not \"%s\"", spelled(option, name),
+                       option->choices, value);
     *option->text = value;
     return LW_OK;
 }
@@ -116,18 +118,21 @@ static lw_status parse_option(const lw_usage *usage, int argc, char **argv, int 
     if (is_long) option = find_long(usage, word + 2, name_bytes - 2);
     else if (name_bytes == 2) option = find_letter(usage, word[1]);
     if (option == NULL)
-        return lw_fail(d, LW_BAD_INPUT, "%s has no option %.*s (put -- before an argument that starts with a dash)",
+        return lw_fail(d, LW_BAD_INPUT,
+                       "%s has no option %.*s (put -- before an argument that starts with a dash)",
                        usage->verb, (int)size_min(name_bytes, 80), word);
     char name[64];
     if (option->flag != NULL) {
         if (equals != NULL)
-            return lw_fail(d, LW_BAD_INPUT, "%s takes no value, but \"%s\" was given", spelled(option, name), equals + 1);
+            return lw_fail(d, LW_BAD_INPUT, "%s takes no value, but \"%s\" was given", spelled(option, name),
+                           equals + 1);
         *option->flag = true;
         return LW_OK;
     }
     if (equals != NULL) return store(option, equals + 1, d);
     if (*at + 1 >= argc)
-        return lw_fail(d, LW_BAD_INPUT, "%s needs a value: %s %s", spelled(option, name), word, option->value);
+        return lw_fail(d, LW_BAD_INPUT, "%s needs a value: %s %s", spelled(option, name), word,
+                       option->value);
     *at += 1;
     return store(option, argv[*at], d);
 }
@@ -141,8 +146,9 @@ lw_status lw_options_parse(const lw_usage *usage, int argc, char **argv, lw_argu
         const char *word = argv[at];
         if (options_ended || word[0] != '-' || word[1] == '\0') {
             if (out->count == usage->arguments_max)
-                return lw_fail(d, LW_BAD_INPUT, "%s takes %s, so \"%s\" is one argument too many", usage->verb,
-                               usage->arguments_max == 0 ? "no argument" : usage->arguments, word);
+                return lw_fail(d, LW_BAD_INPUT, "%s takes %s, so \"%s\" is one argument too many",
+                               usage->verb, usage->arguments_max == 0 ? "no argument" : usage->arguments,
+                               word);
             out->values[out->count++] = word;
             continue;
         }
@@ -168,11 +174,13 @@ static lw_status help_option(const lw_option *option, lw_buf *out)
     const char *value = option->value == NULL ? "" : option->value;
     const char *space = option->value == NULL ? "" : " ";
     if (option->name == NULL) snprintf(left, sizeof left, "-%c%s%s", option->letter, space, value);
-    else if (option->letter != 0) snprintf(left, sizeof left, "-%c, --%s%s%s", option->letter, option->name, space, value);
+    else if (option->letter != 0)
+        snprintf(left, sizeof left, "-%c, --%s%s%s", option->letter, option->name, space, value);
     else snprintf(left, sizeof left, "--%s%s%s", option->name, space, value);
     if (option->u32 != NULL || option->u64 != NULL)
         snprintf(range, sizeof range, " [%" PRIu64 " to %" PRIu64 "]", option->min, option->max);
-    if (option->real != NULL) snprintf(range, sizeof range, " [%g to %g]", option->real_min, option->real_max);
+    if (option->real != NULL)
+        snprintf(range, sizeof range, " [%g to %g]", option->real_min, option->real_max);
     if (option->choices != NULL) snprintf(range, sizeof range, " [%s]", option->choices);
     return lw_buf_printf(out, "  %-*s %s%s\n", HELP_COLUMN, left, option->help, range);
 }
@@ -180,11 +188,14 @@ static lw_status help_option(const lw_option *option, lw_buf *out)
 lw_status lw_options_help(const lw_usage *usage, lw_buf *out)
 {
     const bool has_arguments = usage->arguments_max > 0;
-    lw_status status = lw_buf_printf(out, "usage: lanewise %s [options]%s%s\n\n%s\n\noptions:\n", usage->verb,
-                                     has_arguments ? " " : "", has_arguments ? usage->arguments : "", usage->summary);
-    for (size_t i = 0; i < usage->option_count && status == LW_OK; i++) status = help_option(&usage->options[i], out);
+    lw_status status =
+        lw_buf_printf(out, "usage: lanewise %s [options]%s%s\n\n%s\n\noptions:\n", usage->verb,
+                      has_arguments ? " " : "", has_arguments ? usage->arguments : "", usage->summary);
+    for (size_t i = 0; i < usage->option_count && status == LW_OK; i++)
+        status = help_option(&usage->options[i], out);
     if (status != LW_OK) return status;
-    return lw_buf_printf(out, "  %-*s this text\n\nexamples:\n%s", HELP_COLUMN, "-h, --help", usage->examples);
+    return lw_buf_printf(out, "  %-*s this text\n\nexamples:\n%s", HELP_COLUMN, "-h, --help",
+                         usage->examples);
 }
 
 int lw_usage_error(const char *verb, const char *format, ...)
@@ -194,7 +205,8 @@ int lw_usage_error(const char *verb, const char *format, ...)
     fputs("lanewise: ", stderr);
     vfprintf(stderr, format, args);
     va_end(args);
-    fprintf(stderr, "\nlanewise: `lanewise %s%s--help` lists what there is\n", verb, *verb == '\0' ? "" : " ");
+    fprintf(stderr, "\nlanewise: `lanewise %s%s--help` lists what there is\n", verb,
+            *verb == '\0' ? "" : " ");
     return LW_EXIT_USAGE;
 }
 

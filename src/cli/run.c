@@ -8,8 +8,10 @@
 #include <string.h>
 
 static const char run_summary[] =
-    "Answers one prompt, or chats. The reply goes to standard output as it is made, timings to standard error.\n"
-    "Without -p, --ids and --chat the prompt is standard input. Sampling follows the model's generation_config.json,\n"
+    "Answers one prompt, or chats. The reply goes to standard output as it is made, timings to standard "
+    "error.\n"
+    "Without -p, --ids and --chat the prompt is standard input. Sampling follows the model's "
+    "generation_config.json,\n"
     "else it is greedy; without --seed the seed comes from the prompt, so equal calls give equal replies.";
 
 static const char run_examples[] =
@@ -21,16 +23,25 @@ static const char run_examples[] =
 static size_t prompt_options(lw_run *run, lw_option *table)
 {
     const lw_option options[] = {
-        { .name = "prompt", .letter = 'p', .value = "TEXT", .text = &run->text, .help = "the prompt: one user turn" },
+        { .name = "prompt",
+          .letter = 'p',
+          .value = "TEXT",
+          .text = &run->text,
+          .help = "the prompt: one user turn" },
         { .name = "raw", .flag = &run->raw, .help = "the prompt as it is, without the chat template" },
         { .name = "chat", .flag = &run->chat, .help = "turns: one line of standard input each" },
-        { .name = "ids", .value = "FILE", .text = &run->ids_path,
+        { .name = "ids",
+          .value = "FILE",
+          .text = &run->ids_path,
           .help = "the prompt as a JSON list of token ids; - is standard input" },
         { .name = "system", .value = "TEXT", .text = &run->system, .help = "the system message" },
         { .name = "no-think", .flag = &run->no_think, .help = "tell the chat template that thinking is off" },
-        { .name = "trust-specials", .flag = &run->trust_specials,
+        { .name = "trust-specials",
+          .flag = &run->trust_specials,
           .help = "let special tokens match in messages too, not only in the template" },
-        { .name = "no-specials", .flag = &run->no_specials, .help = "with --raw: special tokens match nowhere" },
+        { .name = "no-specials",
+          .flag = &run->no_specials,
+          .help = "with --raw: special tokens match nowhere" },
     };
     memcpy(table, options, sizeof options);
     return sizeof options / sizeof options[0];
@@ -40,21 +51,46 @@ static size_t reply_options(lw_run *run, lw_option *table)
 {
     lw_sampling *sampling = &run->sampling;
     const lw_option options[] = {
-        { .name = "max-tokens", .value = "N", .u32 = &run->tokens_max, .min = 1, .max = LW_LIMIT_CONTEXT,
+        { .name = "max-tokens",
+          .value = "N",
+          .u32 = &run->tokens_max,
+          .min = 1,
+          .max = LW_LIMIT_CONTEXT,
           .help = "tokens of the reply; default: 1024 or what the context leaves" },
-        { .name = "temperature", .value = "T", .real = &sampling->temperature, .given = &run->temperature_given,
-          .real_max = 100, .help = "0: greedy" },
-        { .name = "top-k", .value = "K", .u32 = &sampling->top_k, .given = &run->top_k_given, .max = LW_LIMIT_VOCAB,
+        { .name = "temperature",
+          .value = "T",
+          .real = &sampling->temperature,
+          .given = &run->temperature_given,
+          .real_max = 100,
+          .help = "0: greedy" },
+        { .name = "top-k",
+          .value = "K",
+          .u32 = &sampling->top_k,
+          .given = &run->top_k_given,
+          .max = LW_LIMIT_VOCAB,
           .help = "only the K likeliest tokens; 0: all" },
-        { .name = "top-p", .value = "P", .real = &sampling->top_p, .given = &run->top_p_given, .real_max = 1,
+        { .name = "top-p",
+          .value = "P",
+          .real = &sampling->top_p,
+          .given = &run->top_p_given,
+          .real_max = 1,
           .help = "only the likeliest tokens whose mass reaches P; 1: all" },
-        { .name = "min-p", .value = "P", .real = &sampling->min_p, .given = &run->min_p_given, .real_max = 1,
+        { .name = "min-p",
+          .value = "P",
+          .real = &sampling->min_p,
+          .given = &run->min_p_given,
+          .real_max = 1,
           .help = "only tokens at least P times as likely as the likeliest; 0: all" },
-        { .name = "seed", .value = "S", .u64 = &sampling->seed, .given = &run->seed_given, .max = INT64_MAX,
+        { .name = "seed",
+          .value = "S",
+          .u64 = &sampling->seed,
+          .given = &run->seed_given,
+          .max = INT64_MAX,
           .help = "seed of the draws; default: from the prompt" },
         { .name = "ignore-eos", .flag = &run->ignore_end, .help = "end tokens do not end the reply" },
         { .name = "json", .flag = &run->json, .help = "print one JSON object instead of text" },
-        { .name = "trace", .flag = &run->trace,
+        { .name = "trace",
+          .flag = &run->trace,
           .help = "per op and row to standard error: layer, op, value, row, L2 norm, hash of the bits" },
     };
     memcpy(table, options, sizeof options);
@@ -65,14 +101,19 @@ static size_t reply_options(lw_run *run, lw_option *table)
 static const char *conflict(const lw_run *run)
 {
     const bool has_text = run->text != NULL, has_ids = run->ids_path != NULL;
-    const struct { bool is; const char *text; } rules[] = {
+    const struct {
+        bool is;
+        const char *text;
+    } rules[] = {
         { run->chat && run->raw, "--chat speaks through the template, --raw without it: give one of them" },
         { run->chat && has_ids, "--chat reads turns, --ids a whole prompt: give one of them" },
         { run->chat && run->json, "--json prints one object, --chat has many replies: give one of them" },
         { has_text && has_ids, "-p and --ids are both prompts: give one of them" },
         { run->raw && has_ids, "--ids is used as it is: leave out --raw" },
-        { (run->raw || has_ids) && run->system != NULL, "--system needs the chat template: leave out --raw and --ids" },
-        { (run->raw || has_ids) && run->no_think, "--no-think needs the chat template: leave out --raw and --ids" },
+        { (run->raw || has_ids) && run->system != NULL,
+          "--system needs the chat template: leave out --raw and --ids" },
+        { (run->raw || has_ids) && run->no_think,
+          "--no-think needs the chat template: leave out --raw and --ids" },
         { run->trust_specials && run->no_specials, "--trust-specials and --no-specials exclude each other" },
         { run->no_specials && !run->raw, "--no-specials is for --raw: a template is made of special tokens" },
         { run->term.in_is_terminal && !run->chat && !has_text && !has_ids,
@@ -88,7 +129,8 @@ static const char *conflict(const lw_run *run)
 static lw_status default_real(const lw_run *run, const char *key, bool given, double *value, lw_diag *d)
 {
     const double absent = *value;
-    return given ? LW_OK : lw_config_f64(lw_checkpoint_generation(run->model.checkpoint), key, &absent, value, d);
+    return given ? LW_OK
+                 : lw_config_f64(lw_checkpoint_generation(run->model.checkpoint), key, &absent, value, d);
 }
 
 lw_status lw_run_sampling(lw_run *run, lw_diag *d)
@@ -98,7 +140,8 @@ lw_status lw_run_sampling(lw_run *run, lw_diag *d)
     bool samples;
     lw_status status = lw_config_bool(config, "do_sample", true, &samples, d);
     if (status != LW_OK) return status;
-    if (!run->temperature_given) sampling->temperature = lw_config_get(config, "do_sample") != NULL ? 1.0 : 0.0;
+    if (!run->temperature_given)
+        sampling->temperature = lw_config_get(config, "do_sample") != NULL ? 1.0 : 0.0;
     status = default_real(run, "temperature", run->temperature_given, &sampling->temperature, d);
     if (status == LW_OK && !run->temperature_given && !samples) sampling->temperature = 0.0;
     if (status == LW_OK) status = default_real(run, "top_p", run->top_p_given, &sampling->top_p, d);
@@ -159,8 +202,14 @@ int lw_verb_run(const lw_term *term, int argc, char **argv)
     option_count += lw_load_options_table(&run.load, options + option_count);
     LW_ASSERT(option_count <= LW_OPTIONS_MAX);
     const lw_usage usage = {
-        .verb = "run", .arguments = "MODEL", .arguments_min = 1, .arguments_max = 1, .summary = run_summary,
-        .examples = run_examples, .options = options, .option_count = option_count,
+        .verb = "run",
+        .arguments = "MODEL",
+        .arguments_min = 1,
+        .arguments_max = 1,
+        .summary = run_summary,
+        .examples = run_examples,
+        .options = options,
+        .option_count = option_count,
     };
     lw_arguments arguments;
     int code;

@@ -10,10 +10,10 @@ typedef struct lw_run {
     lw_load_options load;
     lw_loaded model;
 
-    const char *text, *system, *ids_path;   /* NULL: not given */
+    const char *text, *system, *ids_path; /* NULL: not given */
     bool raw, chat, json, trace, ignore_end, no_think, trust_specials, no_specials;
-    uint32_t tokens_max;                    /* 0: the default */
-    lw_sampling sampling;                   /* where not given: the model's own, once lw_run_sampling has run */
+    uint32_t tokens_max;  /* 0: the default */
+    lw_sampling sampling; /* where not given: the model's own, once lw_run_sampling has run */
     bool temperature_given, top_k_given, top_p_given, min_p_given, seed_given;
 } lw_run;
 
@@ -34,13 +34,13 @@ lw_status lw_run_prompt_ids(lw_run *run, lw_ids *out, lw_diag *d) LW_MUST_USE;
 /* ---- replies ---- */
 
 typedef struct lw_reply {
-    lw_ids ids;                  /* end token included */
-    lw_buf text;                 /* what was streamed */
-    bool opened_by_prompt;       /* the prompt ends inside a think block */
+    lw_ids ids;            /* end token included */
+    lw_buf text;           /* what was streamed */
+    bool opened_by_prompt; /* the prompt ends inside a think block */
     uint64_t seed;
     size_t prompt_tokens;
     lw_generate_result result;
-    bool reader_gone;            /* standard output was closed */
+    bool reader_gone; /* standard output was closed */
 } lw_reply;
 
 /* Generates and, without --json, streams to standard output. reply is zeroed before; the caller deinits it whatever
@@ -52,16 +52,6 @@ void lw_reply_deinit(lw_reply *reply);
 void lw_run_report(const lw_run *run, const lw_reply *reply);
 
 /* ---- chat ---- */
-
-/* Splits a reply into what was thought and what was said. Without a closed block reasoning is NULL and all of text is
- * content. Views into text. */
-typedef struct lw_reply_parts {
-    const char *reasoning;
-    size_t reasoning_bytes;
-    const char *content;
-    size_t content_bytes;
-} lw_reply_parts;
-lw_reply_parts lw_reply_split(const char *text, size_t count, bool opened_by_prompt);
 
 /* Turns from standard input until its end; returns the exit code. */
 int lw_run_chat(lw_run *run);

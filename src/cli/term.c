@@ -106,7 +106,8 @@ static int dump_chunk(const char *bytes, size_t count, void *context)
 bool lw_out_json(json_t *object)
 {
     /* Twelve digits: a double as text that people read, without the noise of the last bits. */
-    const bool done = object != NULL && json_dump_callback(object, dump_chunk, NULL, JSON_REAL_PRECISION(12)) == 0;
+    const bool done =
+        object != NULL && json_dump_callback(object, dump_chunk, NULL, JSON_REAL_PRECISION(12)) == 0;
     json_decref(object);
     return done && lw_out_write("\n", 1);
 }

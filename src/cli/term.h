@@ -17,7 +17,7 @@ enum { LW_EXIT_OK = 0, LW_EXIT_FAILED = 1, LW_EXIT_USAGE = 2, LW_EXIT_INTERRUPTE
 
 typedef struct lw_term {
     bool in_is_terminal, out_is_terminal, err_is_terminal;
-    bool has_color;               /* of standard output: a terminal, and NO_COLOR is not set */
+    bool has_color; /* of standard output: a terminal, and NO_COLOR is not set */
 } lw_term;
 
 /* no_color: the value of NO_COLOR, or NULL. Any text but the empty one switches colours off. */
@@ -28,9 +28,9 @@ int lw_error(const char *format, ...) LW_PRINTF(1, 2);
 
 /* A line of status on stderr that is drawn over itself; silent unless stderr is a terminal. */
 typedef struct lw_progress_line {
-    const char *what;             /* "loading" */
-    bool shown;                   /* stderr is a terminal */
-    uint32_t percent;             /* last drawn; above 100: none yet */
+    const char *what; /* "loading" */
+    bool shown;       /* stderr is a terminal */
+    uint32_t percent; /* last drawn; above 100: none yet */
 } lw_progress_line;
 
 lw_progress_line lw_progress_line_make(const lw_term *term, const char *what);
@@ -43,17 +43,18 @@ lw_progress lw_progress_of_line(lw_progress_line *line);
 void lw_interrupt_arm(void);
 bool lw_interrupted(void);
 
-/* Writes to standard output and flushes. False: nobody reads any more (quiet), or the write failed (see errno). */
-bool lw_out_write(const char *bytes, size_t count) LW_MUST_USE;
+/* Writes to standard output and flushes. False: nobody reads any more (quiet), or the write failed; the stream
+ * keeps the mark, so lw_out_finish reports it even where a caller does not look. */
+bool lw_out_write(const char *bytes, size_t count);
 
 /* Prints one JSON object and a line end to standard output and frees it. False as above, or memory ran out. */
-bool lw_out_json(json_t *object) LW_MUST_USE;
+bool lw_out_json(json_t *object);
 
 /* Flushes standard output at the end of the process and turns exit_code into the final one. */
 int lw_out_finish(int exit_code);
 
 /* Reads all of file (name in texts); more than bytes_max is refused. *bytes is freed by the caller. */
-lw_status lw_read_all(int file, const char *name, size_t bytes_max, char **bytes, size_t *count,
-                      lw_diag *d) LW_MUST_USE;
+lw_status lw_read_all(int file, const char *name, size_t bytes_max, char **bytes, size_t *count, lw_diag *d)
+    LW_MUST_USE;
 
 #endif

@@ -20,7 +20,8 @@ uint64_t lw_trace_hash(const float *values, size_t count)
     return hash;
 }
 
-static void print_row(void *context, const lw_op *op, const lw_value *value, uint32_t row, const float *values)
+static void print_row(void *context, const lw_op *op, const lw_value *value, uint32_t row,
+                      const float *values)
 {
     (void)context;
     double sum = 0.0;
