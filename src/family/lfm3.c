@@ -112,12 +112,13 @@ static lw_status read_layers(const lw_config *config, lfm3_config *c, lw_diag *d
     return LW_OK;
 }
 
-/* LFM2 may ask that its feed-forward width be cut to two thirds and rounded up, as older Llama files do. */
+/* LFM2 cuts its feed-forward width to two thirds and rounds it up, unless its config says not to. */
 static lw_status read_ffn_width(const lw_config *config, lfm3_config *c, lw_diag *d)
 {
-    lw_status status = lw_config_u32(config, "intermediate_size|block_ff_dim", NULL, LW_LIMIT_WIDTH, &c->ffn_width, d);
+    const char *keys = c->sandwich ? "intermediate_size" : "block_ff_dim|intermediate_size";
+    lw_status status = lw_config_u32(config, keys, NULL, LW_LIMIT_WIDTH, &c->ffn_width, d);
     bool adjust = false;
-    if (status == LW_OK) status = lw_config_bool(config, "block_auto_adjust_ff_dim", false, &adjust, d);
+    if (status == LW_OK) status = lw_config_bool(config, "block_auto_adjust_ff_dim", !c->sandwich, &adjust, d);
     if (status != LW_OK || !adjust || c->sandwich) return status;
     const double one = 1.0;
     const uint32_t unit_default = 256;

@@ -1,0 +1,204 @@
+/* Thread pool; see pool.h. One generation counter starts a run, one pending counter ends it.
+ *
+ * Invariants
+ * 1. fn and context are written before the generation moves and read after it was seen to move.
+ * 2. Whoever sleeps says so (asleep) before it looks at its counter for the last time, and holds the mutex from
+ *    there until it waits; whoever moves a counter looks at asleep afterwards. Both are sequentially consistent,
+ *    so one of the two always sees the other and no wake-up is lost.
+ * 3. The caller is never pinned: threads that it starts later would inherit its mask.
+ */
+#include "base/pool.h"
+
+#include "base/clock.h"
+#include "base/size.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    LINE_BYTES = 64,
+    SPIN_NS = 50000,    /* longer than the gap between two ops of a forward, far shorter than a pause */
+    SPIN_STEPS = 64,    /* looks at the counter between two looks at the clock */
+};
+
+/* One side of the barrier: a counter that moves, and those who wait for that. */
+typedef struct gate {
+    _Alignas(LINE_BYTES) atomic_uint value;
+    _Alignas(LINE_BYTES) atomic_uint asleep;
+    pthread_cond_t moved;
+} gate;
+
+typedef struct worker {
+    lw_pool *pool;
+    pthread_t thread;
+    unsigned part;
+    bool pinned;
+    size_t cpu;         /* where, if pinned */
+} worker;
+
+struct lw_pool {        /* owner: the thread that opened it */
+    gate generation;    /* moved by the owner: work, or stop, is there */
+    gate pending;       /* workers that have not finished this run */
+    pthread_mutex_t mutex;
+    lw_pool_fn *fn;
+    void *context;
+    void (*setup)(void);
+    bool stop;
+    uint64_t spin_ns;   /* 0 where threads outnumber CPUs: a spinner would hold up whom it waits for */
+    unsigned threads;
+    unsigned started;   /* workers that exist */
+    worker workers[];   /* [threads - 1] */
+};
+
+static inline void relax(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+/* True when value came to differ from (or, if equal, to equal) goal within the time. */
+static bool gate_spin(gate *g, unsigned goal, bool equal, uint64_t ns)
+{
+    if (ns == 0) return (atomic_load(&g->value) == goal) == equal;
+    const uint64_t end = lw_clock_ns() + ns;
+    do {
+        for (int i = 0; i < SPIN_STEPS; i++) {
+            if ((atomic_load_explicit(&g->value, memory_order_acquire) == goal) == equal) return true;
+            relax();
+        }
+    } while (lw_clock_ns() < end);
+    return false;
+}
+
+static void gate_wait(lw_pool *pool, gate *g, unsigned goal, bool equal)
+{
+    if (gate_spin(g, goal, equal, pool->spin_ns)) return;
+    pthread_mutex_lock(&pool->mutex);
+    atomic_fetch_add(&g->asleep, 1);
+    while ((atomic_load(&g->value) == goal) != equal) pthread_cond_wait(&g->moved, &pool->mutex);
+    atomic_fetch_sub(&g->asleep, 1);
+    pthread_mutex_unlock(&pool->mutex);
+}
+
+static void gate_wake(lw_pool *pool, gate *g)
+{
+    if (atomic_load(&g->asleep) == 0) return;
+    pthread_mutex_lock(&pool->mutex);
+    pthread_cond_broadcast(&g->moved);
+    pthread_mutex_unlock(&pool->mutex);
+}
+
+static void *worker_main(void *context)
+{
+    const worker *w = context;
+    lw_pool *pool = w->pool;
+    if (w->pinned) {
+        cpu_set_t one;
+        CPU_ZERO(&one);
+        CPU_SET(w->cpu, &one);
+        /* Should the CPU be gone by now, the thread runs anywhere: that costs speed only. */
+        (void)pthread_setaffinity_np(pthread_self(), sizeof one, &one);
+    }
+    if (pool->setup != NULL) pool->setup();
+    for (unsigned seen = 0;; seen++) {
+        gate_wait(pool, &pool->generation, seen, false);
+        if (pool->stop) return NULL;
+        pool->fn(pool->context, w->part, pool->threads);
+        if (atomic_fetch_sub(&pool->pending.value, 1) == 1) gate_wake(pool, &pool->pending);
+    }
+}
+
+/* Fills cpus with those that this process may run on and returns how many; 0 when the system does not say. */
+static unsigned cpus_allowed(size_t cpus[CPU_SETSIZE])
+{
+    cpu_set_t set;
+    unsigned count = 0;
+    if (sched_getaffinity(0, sizeof set, &set) != 0) return 0;
+    for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        if (CPU_ISSET(cpu, &set)) cpus[count++] = cpu;
+    }
+    return count;
+}
+
+static unsigned threads_default(unsigned allowed)
+{
+    const long online = sysconf(_SC_NPROCESSORS_ONLN);
+    const size_t count = allowed > 0 ? allowed : online > 0 ? (size_t)online : 1;
+    return (unsigned)size_min(count, LW_POOL_THREADS_MAX);
+}
+
+lw_status lw_pool_open(unsigned thread_count, void (*setup)(void), lw_pool **out, lw_diag *d)
+{
+    size_t cpus[CPU_SETSIZE];
+    const unsigned allowed = cpus_allowed(cpus);
+    const unsigned threads = thread_count == 0 ? threads_default(allowed) : thread_count;
+    *out = NULL;
+    if (threads > LW_POOL_THREADS_MAX) {
+        return lw_fail(d, LW_BAD_INPUT, "%u threads: at most %d are supported", threads, LW_POOL_THREADS_MAX);
+    }
+    const size_t bytes = sizeof(lw_pool) + (threads - 1) * sizeof(worker);
+    lw_pool *pool = aligned_alloc(LINE_BYTES, size_round_up(bytes, LINE_BYTES));
+    if (pool == NULL) return lw_fail(d, LW_NO_ROOM, "no memory for a pool of %u threads", threads);
+    memset(pool, 0, bytes);
+    pool->setup = setup;
+    pool->threads = threads;
+    pool->spin_ns = threads <= allowed ? SPIN_NS : 0;
+    LW_ASSERT(pthread_mutex_init(&pool->mutex, NULL) == 0);
+    LW_ASSERT(pthread_cond_init(&pool->generation.moved, NULL) == 0);
+    LW_ASSERT(pthread_cond_init(&pool->pending.moved, NULL) == 0);
+    if (setup != NULL) setup();
+    for (unsigned part = 1; part < threads; part++) {
+        worker *w = &pool->workers[part - 1];
+        *w = (worker){ .pool = pool, .part = part, .pinned = threads <= allowed };
+        if (w->pinned) w->cpu = cpus[part];
+        const int error = pthread_create(&w->thread, NULL, worker_main, w);
+        if (error != 0) {
+            lw_pool_close(pool);
+            return lw_fail(d, LW_NO_ROOM, "thread %u of %u did not start: %s; ask for fewer threads", part + 1,
+                           threads, strerror(error));
+        }
+        pool->started++;
+    }
+    *out = pool;
+    return LW_OK;
+}
+
+void lw_pool_close(lw_pool *pool)
+{
+    if (pool == NULL) return;
+    pool->stop = true;
+    atomic_fetch_add(&pool->generation.value, 1);
+    gate_wake(pool, &pool->generation);
+    for (unsigned i = 0; i < pool->started; i++) pthread_join(pool->workers[i].thread, NULL);
+    pthread_cond_destroy(&pool->generation.moved);
+    pthread_cond_destroy(&pool->pending.moved);
+    pthread_mutex_destroy(&pool->mutex);
+    free(pool);
+}
+
+unsigned lw_pool_threads(const lw_pool *pool)
+{
+    return pool->threads;
+}
+
+void lw_pool_run(lw_pool *pool, lw_pool_fn *fn, void *context)
+{
+    LW_ASSERT(fn != NULL);
+    if (pool->threads > 1) {
+        pool->fn = fn;
+        pool->context = context;
+        atomic_store(&pool->pending.value, pool->threads - 1);
+        atomic_fetch_add(&pool->generation.value, 1);
+        gate_wake(pool, &pool->generation);
+    }
+    fn(context, 0, pool->threads);
+    if (pool->threads > 1) gate_wait(pool, &pool->pending, 0, true);
+}
