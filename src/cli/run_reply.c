@@ -156,7 +156,7 @@ static void finish_line(printer *p)
 lw_status lw_run_reply(lw_run *run, const lw_ids *prompt, lw_reply *reply, lw_diag *d)
 {
     lw_buf_init(&reply->text, 0);
-    uint32_t limit;
+    uint32_t limit = 0;
     lw_status status = tokens_limit(run, prompt->count, &limit, d);
     if (status != LW_OK) return status;
     reply->prompt_tokens = prompt->count;
