@@ -1,0 +1,15 @@
+/* The verbs of the command line, one file each. argv starts after the verb; each returns an exit code (term.h). */
+#ifndef LW_CLI_VERBS_H
+#define LW_CLI_VERBS_H
+
+#include "cli/options.h"
+#include "cli/term.h"
+
+int lw_verb_run(const lw_term *term, int argc, char **argv);
+int lw_verb_info(const lw_term *term, int argc, char **argv);
+int lw_verb_tokenize(const lw_term *term, int argc, char **argv);
+int lw_verb_devices(const lw_term *term, int argc, char **argv);
+int lw_verb_check(const lw_term *term, int argc, char **argv);
+int lw_verb_bench(const lw_term *term, int argc, char **argv);
+
+#endif
