@@ -88,6 +88,23 @@ static void note_add(lw_names *names, lw_status status, const char *format, ...)
     names->note_count++;
 }
 
+/* The file without its folder, which stands once at the head of the error. */
+static const char *after_slash(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash == NULL ? path : slash + 1;
+}
+
+static const char *file_of(const lw_tensor *tensor)
+{
+    return after_slash(tensor->file);
+}
+
+static const char *config_of(const lw_names *names)
+{
+    return after_slash(names->quant.file);
+}
+
 /* -- finding -- */
 
 /* Where want stands in text as whole dotted parts; NULL if it does not. */
@@ -273,7 +290,7 @@ static bool fail_shape(lw_names *names, const lw_tensor *tensor, const char *exp
 {
     char shape[SHAPE_BYTES];
     lw_tensor_shape(tensor, shape, sizeof shape);
-    note_add(names, LW_BAD_MODEL, "%s: %s is %s, but the config asks for %s", tensor->file, tensor->name, shape,
+    note_add(names, LW_BAD_MODEL, "%s: %s is %s, but the config asks for %s", file_of(tensor), tensor->name, shape,
              expected);
     return false;
 }
@@ -281,7 +298,7 @@ static bool fail_shape(lw_names *names, const lw_tensor *tensor, const char *exp
 static bool fail_dtype(lw_names *names, const lw_tensor *tensor)
 {
     note_add(names, LW_UNSUPPORTED, "%s: %s: %s weights are not served; served: BF16, F16, F32 and MLX affine",
-             tensor->file, tensor->name, lw_dtype_name(tensor->dtype));
+             file_of(tensor), tensor->name, lw_dtype_name(tensor->dtype));
     return false;
 }
 
@@ -296,7 +313,7 @@ static bool module_quant(lw_names *names, const found *f, lw_quant *out, bool *k
     if (*known) status = lw__quant_config_module(&names->quant, f->path, out, &d);
     const char *metadata = lw_checkpoint_metadata(names->checkpoint, f->tensor, "quantization");
     if (status == LW_OK && !out->is_explicit && metadata != NULL) {
-        status = lw__quant_parse(metadata, f->tensor->file, out, &d);
+        status = lw__quant_parse(metadata, file_of(f->tensor), out, &d);
         *known = true;
     }
     if (status == LW_OK) return true;
@@ -314,12 +331,12 @@ static bool fill_dense(lw_names *names, const ask *a, const found *f, lw_weight 
     if (!dense_map(f->tensor->dtype, &map)) return fail_dtype(names, f->tensor);
     if (!module_quant(names, f, &quant, &known)) return false;
     if (quant.is_explicit && !quant.is_off) {
-        note_add(names, LW_BAD_MODEL, "%s: %s is %s, but %s says that it is quantized", f->tensor->file,
-                 f->tensor->name, lw_dtype_name(f->tensor->dtype), names->quant.file);
+        note_add(names, LW_BAD_MODEL, "%s: %s is %s, but %s says that it is quantized", file_of(f->tensor),
+                 f->tensor->name, lw_dtype_name(f->tensor->dtype), config_of(names));
         return false;
     }
     if (sibling(names, f, ".scales") != NULL) {
-        note_add(names, LW_BAD_MODEL, "%s: %s is %s, yet %s.scales is there", f->tensor->file, f->tensor->name,
+        note_add(names, LW_BAD_MODEL, "%s: %s is %s, yet %s.scales is there", file_of(f->tensor), f->tensor->name,
                  lw_dtype_name(f->tensor->dtype), f->path);
         return false;
     }
@@ -345,7 +362,7 @@ static bool fail_quant_shape(lw_names *names, const ask *a, const lw_weight *w)
     lw_tensor_shape(w->scales, scales, sizeof scales);
     ask_shape(a, a->cols, expected);
     note_add(names, LW_BAD_MODEL, "%s: %s: the config asks for %s in %" PRIu32 " bits, group %" PRIu32
-             ", but the file holds weight %s and scales %s, %s", w->codes->file, w->name, expected, w->code_bits,
+             ", but the file holds weight %s and scales %s, %s", file_of(w->codes), w->name, expected, w->code_bits,
              w->group, codes, scales, held);
     return false;
 }
@@ -356,7 +373,7 @@ static bool check_scales(lw_names *names, const ask *a, const lw_weight *w)
     uint32_t rows, scale_rows;
     if (!dense_map(w->scales->dtype, &map)) {
         note_add(names, LW_UNSUPPORTED, "%s: %s: scales of dtype %s are not served; affine scales are BF16, F16 or F32",
-                 w->scales->file, w->scales->name, lw_dtype_name(w->scales->dtype));
+                 file_of(w->scales), w->scales->name, lw_dtype_name(w->scales->dtype));
         return false;
     }
     const uint64_t words = (uint64_t)a->cols * w->code_bits / 32, groups = a->cols / w->group;
@@ -369,7 +386,7 @@ static bool check_scales(lw_names *names, const ask *a, const lw_weight *w)
     char scales[SHAPE_BYTES], biases[SHAPE_BYTES];
     lw_tensor_shape(s, scales, sizeof scales);
     lw_tensor_shape(b, biases, sizeof biases);
-    note_add(names, LW_BAD_MODEL, "%s: %s is %s, but %s is %s: both must be alike", b->file, b->name, biases, s->name,
+    note_add(names, LW_BAD_MODEL, "%s: %s is %s, but %s is %s: both must be alike", file_of(b), b->name, biases, s->name,
              scales);
     return false;
 }
@@ -383,13 +400,13 @@ static bool fill_affine(lw_names *names, const ask *a, const found *f, lw_weight
     take(names, biases);
     if (!module_quant(names, f, &quant, &known)) return false;
     if (!known || quant.is_off) {
-        note_add(names, LW_BAD_MODEL, "%s: %s is packed in U32 words, but %s %s", f->tensor->file, f->tensor->name,
-                 names->quant.file, known ? "says that it is not quantized" : "has no \"quantization\"");
+        note_add(names, LW_BAD_MODEL, "%s: %s is packed in U32 words, but %s %s", file_of(f->tensor), f->tensor->name,
+                 config_of(names), known ? "says that it is not quantized" : "has no \"quantization\"");
         return false;
     }
     if (scales == NULL || biases == NULL) {
         note_add(names, LW_BAD_MODEL, "missing: %s.%s (of the quantized %s in %s)", f->path,
-                 scales == NULL ? "scales" : "biases", f->tensor->name, f->tensor->file);
+                 scales == NULL ? "scales" : "biases", f->tensor->name, file_of(f->tensor));
         return false;
     }
     const lw_weight weight = {
@@ -552,7 +569,7 @@ static lw_status list_unused(lw_names *names, lw_diag *d)
 static lw_status fail_notes(const lw_names *names, lw_diag *d)
 {
     enum { TAIL_BYTES = 32 };
-    char text[LW_DIAG_BYTES - SHAPE_BYTES];
+    char text[LW_DIAG_BYTES - 256];
     size_t at = 0, shown = 0;
     for (const note *n = names->notes; n != NULL && shown < NOTES_SHOWN; n = n->next, shown++) {
         if (at + strlen(n->text) + TAIL_BYTES >= sizeof text) break;

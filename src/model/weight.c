@@ -50,33 +50,45 @@ static const uint8_t *row_of(const lw_weight *weight, const lw_tensor *tensor, u
     return tensor->bytes + tensor->byte_count / row_count * ((size_t)stack * weight->rows + row);
 }
 
-/* Eight codes of constant bits; inlined once per width, so that the compiler sees the shifts. */
-static inline void decode_octet(const uint8_t *bytes, unsigned bits, uint8_t *codes)
+/* Eight codes of constant bits, spread to one byte each by halving: 4 + 4 codes into 32-bit halves, then 2 + 2 into
+ * 16 bits, then single ones. The masks drop what stream holds beyond its first 8 * bits bits. */
+static inline void spread_octet(uint64_t stream, unsigned bits, uint8_t *codes)
 {
-    uint64_t stream = 0;
-    memcpy(&stream, bytes, bits);
-    const uint8_t mask = (uint8_t)((1u << bits) - 1u);
-    for (unsigned i = 0; i < OCTET; i++) codes[i] = (uint8_t)(stream >> i * bits) & mask;
+    const uint64_t four = (UINT64_C(1) << 4 * bits) - 1;
+    const uint64_t two = ((UINT64_C(1) << 2 * bits) - 1) * UINT64_C(0x0000000100000001);
+    const uint64_t one = ((UINT64_C(1) << bits) - 1) * UINT64_C(0x0001000100010001);
+    uint64_t x = (stream & four) | (stream >> 4 * bits << 32);
+    x = (x & two) | ((x >> 2 * bits & two) << 16);
+    x = (x & one) | ((x >> bits & one) << 8);
+    memcpy(codes, &x, sizeof x);
+}
+
+/* Inlined once per width, so that masks and shifts are constants. Whole 8-byte loads, as long as they end inside. */
+static inline void decode_octets(const uint8_t *restrict bytes, unsigned bits, uint8_t *restrict codes, size_t octets)
+{
+    const size_t whole = octets * bits < 8 ? 0 : (octets * bits - 8) / bits + 1;
+    uint64_t stream;
+    for (size_t i = 0; i < whole; i++) {
+        memcpy(&stream, bytes + i * bits, sizeof stream);
+        spread_octet(stream, bits, codes + i * OCTET);
+    }
+    for (size_t i = whole; i < octets; i++) {
+        stream = 0;
+        memcpy(&stream, bytes + i * bits, bits);
+        spread_octet(stream, bits, codes + i * OCTET);
+    }
 }
 
 #define DECODE(BITS) \
     static void decode_##BITS(const uint8_t *restrict bytes, uint8_t *restrict codes, size_t octets) \
     { \
-        for (size_t i = 0; i < octets; i++) decode_octet(bytes + i * (BITS), BITS, codes + i * OCTET); \
+        decode_octets(bytes, BITS, codes, octets); \
     }
 DECODE(2)
 DECODE(3)
+DECODE(4)
 DECODE(5)
 DECODE(6)
-
-/* By byte, because this form vectorises. */
-static void decode_4(const uint8_t *restrict bytes, uint8_t *restrict codes, size_t octets)
-{
-    for (size_t i = 0; i < octets * OCTET / 2; i++) {
-        codes[2 * i] = bytes[i] & 15u;
-        codes[2 * i + 1] = bytes[i] >> 4;
-    }
-}
 
 static void decode_8(const uint8_t *restrict bytes, uint8_t *restrict codes, size_t octets)
 {

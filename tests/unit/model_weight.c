@@ -171,6 +171,28 @@ static void scales_come_as_stored_and_as_floats(void **state)
     free(q);
 }
 
+/* A row in a block of its own bytes: a load past its end shows under the address checker. */
+static void loads_end_with_the_row(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < WIDTH_COUNT; i++) {
+        for (uint32_t cols = 32; cols <= 96; cols += 32) {
+            const size_t bytes = cols * widths[i] / 8;
+            uint8_t *row = malloc(bytes), codes[96];
+            assert_non_null(row);
+            for (size_t at = 0; at < bytes; at++) row[at] = (uint8_t)(at * 37u + 11u);
+            uint32_t words[96] = { 0 };
+            memcpy(words, row, bytes);
+            const lw_tensor tensor = { .name = "w", .dtype = LW_DTYPE_U32, .bytes = row, .byte_count = bytes };
+            const lw_weight w = { .stack_count = 1, .rows = 1, .cols = cols, .map = LW_MAP_INTEGER,
+                                  .code_bits = widths[i], .codes = &tensor };
+            lw_weight_codes8(&w, 0, 0, codes);
+            for (size_t k = 0; k < cols; k++) assert_int_equal(codes[k], ref_dequant_code(words, widths[i], k));
+            free(row);
+        }
+    }
+}
+
 /* One row of one group with the words of the format's worked examples. */
 static void worked_row(unsigned bits, const uint32_t *words, size_t word_count, double values[32])
 {
@@ -262,6 +284,7 @@ int main(void)
         cmocka_unit_test(codes_match_bit_by_bit),         cmocka_unit_test(scales_come_as_stored_and_as_floats),
         cmocka_unit_test(worked_examples_hold),           cmocka_unit_test(dense_rows_are_exact),
         cmocka_unit_test(tables_and_floats_of_8_bits),    cmocka_unit_test(formats_have_names),
+        cmocka_unit_test(loads_end_with_the_row),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
