@@ -1,5 +1,5 @@
-/* Any bytes as a safetensors file, once as they are and once as the header of a file whose length is right, so that
- * mutations reach the header's grammar. Every byte of every accepted tensor is read.
+/* Any bytes as a safetensors file, once as they are and once as the header of a file whose length is right,
+ * so that mutations reach the header's grammar. Every byte of every accepted tensor is read.
  */
 #include "model/checkpoint.h"
 

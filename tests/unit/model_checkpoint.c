@@ -1,11 +1,13 @@
-/* Model folders: which files count, how the index is held against the shards, and what each wrong folder says. */
+/* Model folders: which files count, how the index is held against the shards, and what each wrong folder
+ * says. */
 #include "model/checkpoint.h"
 
 #include "model_files.h"
 
 #include <sys/stat.h>
 
-#define T4(name, begin, end) "\"" name "\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[" #begin "," #end "]}"
+#define T4(name, begin, end) \
+    "\"" name "\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[" #begin "," #end "]}"
 
 static lw_status open_folder(const folder *f, lw_checkpoint **c, lw_diag *d)
 {
@@ -36,8 +38,8 @@ static folder two_shards(const char *index)
 static void parts_lie_in_different_shards(void **state)
 {
     (void)state;
-    const folder f = two_shards("{\"weight_map\":{\"m.weight\":\"one.safetensors\",\"m.scales\":\"two.safetensors\","
-                                "\"m.biases\":\"two.safetensors\"}}");
+    const folder f = two_shards("{\"weight_map\":{\"m.weight\":\"one.safetensors\","
+                                "\"m.scales\":\"two.safetensors\",\"m.biases\":\"two.safetensors\"}}");
     lw_checkpoint *c;
     lw_diag d;
     assert_int_equal(open_folder(&f, &c, &d), LW_OK);
@@ -66,7 +68,8 @@ static void wrong_indexes_are_refused(void **state)
         { "{\"weight_map\":{\"m.weight\":\"/etc/passwd\"}}", "/etc/passwd", "m.weight" },
         { "{\"weight_map\":{\"m.weight\":\"\"}}", "plain name", "m.weight" },
         { "{\"weight_map\":{\"m.weight\":7}}", "not a string", "m.weight" },
-        { "{\"weight_map\":{\"a\":\"one.safetensors\",\"a\":\"one.safetensors\"}}", "duplicate", "index.json" },
+        { "{\"weight_map\":{\"a\":\"one.safetensors\",\"a\":\"one.safetensors\"}}", "duplicate",
+          "index.json" },
         { "{\"weight_map\":[]}", "weight_map", "not an object" },
         { "{}", "weight_map", "not an object" },
         { "{\"weight_map\":{}}", "no *.safetensors", "folder" },
@@ -112,8 +115,9 @@ static void side_files_are_found_under_mtp(void **state)
     text_write(&f, "config.json", "{}");
     text_write(&f, "generation_config.json", "{\"eos_token_id\":[4]}");
     safetensors_write(&f, "model.safetensors", "{" T4("layers.0.w", 0, 4) "}", 4);
-    safetensors_write(&f, "mtp-4bit.safetensors",
-                      "{\"__metadata__\":{\"quantization\":\"{}\"}," T4("layers.0.w", 0, 4) "," T4("mtp.x", 4, 8) "}", 8);
+    safetensors_write(
+        &f, "mtp-4bit.safetensors",
+        "{\"__metadata__\":{\"quantization\":\"{}\"}," T4("layers.0.w", 0, 4) "," T4("mtp.x", 4, 8) "}", 8);
     safetensors_write(&f, "model_extra_tensors.safetensors", "{" T4("extra", 0, 4) "}", 4);
     assert_int_equal(open_folder(&f, &c, &d), LW_OK);
     assert_int_equal(lw_checkpoint_tensor_count(c), 4);

@@ -1,11 +1,12 @@
-/* Names and quantisation settings against the shapes in the file: what agrees becomes a descriptor, what does not is
- * named, all in one error.
+/* Names and quantisation settings against the shapes in the file: what agrees becomes a descriptor, what does
+ * not is named, all in one error.
  */
 #include "model/names.h"
 
 #include "model_files.h"
 
-static const char *const prefixes[] = { "model.language_model.", "language_model.model.", "model.", "", NULL };
+static const char *const prefixes[] = { "model.language_model.", "language_model.model.", "model.", "",
+                                        NULL };
 static const char *const ignored[] = { "vision_tower.", NULL };
 static const lw_alias aliases[] = {
     { "self_attn.out_proj", "self_attn.o_proj" },
@@ -40,14 +41,14 @@ static void add(build *b, const char *name, const char *dtype, const char *shape
 {
     const size_t at = strlen(b->header);
     snprintf(b->header + at, sizeof b->header - at,
-             "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[%s],\"data_offsets\":[%zu,%zu]}", at == 0 ? "{" : ",", name, dtype,
-             shape, b->data_bytes, b->data_bytes + bytes);
+             "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[%s],\"data_offsets\":[%zu,%zu]}", at == 0 ? "{" : ",",
+             name, dtype, shape, b->data_bytes, b->data_bytes + bytes);
     b->data_bytes += bytes;
 }
 
 /* A module of 2 x 64 in 4 bits, group 64, unless told otherwise. */
-static void add_quantised(build *b, const char *module, const char *words, size_t word_bytes, const char *groups,
-                          size_t group_bytes)
+static void add_quantised(build *b, const char *module, const char *words, size_t word_bytes,
+                          const char *groups, size_t group_bytes)
 {
     char name[256];
     snprintf(name, sizeof name, "%s.weight", module);
@@ -109,8 +110,9 @@ static void aliases_combine_and_the_prefix_sticks(void **state)
 static void quantised_modules_become_descriptors(void **state)
 {
     (void)state;
-    build *b = build_make("{\"quantization\":{\"group_size\":64,\"bits\":4,\"model.b\":{\"bits\":6,\"group_size\":32},"
-                          "\"model.c\":{\"bits\":8},\"model.d\":false,\"model.e\":{},\"model.f\":true}}");
+    build *b = build_make("{\"quantization\":{\"group_size\":64,\"bits\":4,\"model.b\":{\"bits\":6,"
+                          "\"group_size\":32},\"model.c\":{\"bits\":8},\"model.d\":false,"
+                          "\"model.e\":{},\"model.f\":true}}");
     lw_weight w;
     char text[32];
     add_quantised(b, "model.a", "2,8", 64, "2,1", 4);
@@ -120,7 +122,8 @@ static void quantised_modules_become_descriptors(void **state)
     add(b, "model.e.weight", "BF16", "2,64", 256);
     add_quantised(b, "model.f", "3,2,8", 192, "3,2,1", 12);
     assert_int_equal(start(b), LW_OK);
-    static const char *const formats[] = { "int4 group 64", "int6 group 32", "int8 group 64", "bf16", "bf16" };
+    static const char *const formats[] = { "int4 group 64", "int6 group 32", "int8 group 64", "bf16",
+                                           "bf16" };
     for (int i = 0; i < 5; i++) {
         assert_true(lw_names_matrix(b->names, &w, 2, 64, "%c", 'a' + i));
         lw_weight_format(&w, text);
@@ -144,7 +147,8 @@ static void side_files_bring_their_settings(void **state)
     add_quantised(b, "model.a", "2,8", 64, "2,1", 4);
     add_quantised(side, "fc", "2,16", 128, "2,2", 8);
     char header[8192];
-    snprintf(header, sizeof header, "{\"__metadata__\":{\"quantization\":\"{\\\"bits\\\":8,\\\"group_size\\\":32}\"},%s}",
+    snprintf(header, sizeof header,
+             "{\"__metadata__\":{\"quantization\":\"{\\\"bits\\\":8,\\\"group_size\\\":32}\"},%s}",
              side->header + 1);
     safetensors_write(&b->f, "mtp.safetensors", header, side->data_bytes);
     assert_int_equal(start(b), LW_OK);
@@ -171,28 +175,30 @@ static void contradictions_are_never_guessed(void **state)
 {
     (void)state;
     static const contradiction cases[] = {
-        { "{\"quantization\":{\"bits\":8,\"group_size\":64}}", "2,8", 64, "2,1", 4, LW_BAD_MODEL,
-          { "8 bits, group 64", "which is 4 bits, group 64" } },
-        { "{\"quantization\":{\"bits\":4,\"group_size\":32}}", "2,8", 64, "2,1", 4, LW_BAD_MODEL,
-          { "4 bits, group 32", "which is 4 bits, group 64" } },
-        { "{\"quantization\":{\"bits\":4,\"group_size\":64}}", "3,8", 96, "3,1", 6, LW_BAD_MODEL,
-          { "[2, 64]", "U32 [3, 8]" } },
-        { "{\"quantization\":{\"bits\":4,\"group_size\":64}}", "2,8", 64, "3,1", 6, LW_BAD_MODEL,
-          { "U32 [2, 8]", "BF16 [3, 1]" } },
-        { "{\"quantization\":{\"bits\":4,\"group_size\":64,\"model.a\":{\"bits\":8}}}", "2,8", 64, "2,1", 4, LW_BAD_MODEL,
-          { "8 bits", "which is 4 bits" } },
-        { "{\"quantization\":{\"bits\":4,\"group_size\":64,\"model.a\":false}}", "2,8", 64, "2,1", 4, LW_BAD_MODEL,
-          { "model.a.weight", "not quantized" } },
+        { "{\"quantization\":{\"bits\":8,\"group_size\":64}}", "2,8", 64, "2,1", 4,
+          LW_BAD_MODEL, { "8 bits, group 64", "which is 4 bits, group 64" } },
+        { "{\"quantization\":{\"bits\":4,\"group_size\":32}}", "2,8", 64, "2,1", 4,
+          LW_BAD_MODEL, { "4 bits, group 32", "which is 4 bits, group 64" } },
+        { "{\"quantization\":{\"bits\":4,\"group_size\":64}}", "3,8", 96, "3,1", 6,
+          LW_BAD_MODEL, { "[2, 64]", "U32 [3, 8]" } },
+        { "{\"quantization\":{\"bits\":4,\"group_size\":64}}", "2,8", 64, "3,1", 6,
+          LW_BAD_MODEL, { "U32 [2, 8]", "BF16 [3, 1]" } },
+        { "{\"quantization\":{\"bits\":4,\"group_size\":64,\"model.a\":{\"bits\":8}}}", "2,8", 64, "2,1", 4,
+          LW_BAD_MODEL, { "8 bits", "which is 4 bits" } },
+        { "{\"quantization\":{\"bits\":4,\"group_size\":64,\"model.a\":false}}", "2,8", 64, "2,1", 4,
+          LW_BAD_MODEL, { "model.a.weight", "not quantized" } },
         { "{}", "2,8", 64, "2,1", 4, LW_BAD_MODEL, { "model.a.weight", "has no \"quantization\"" } },
-        { "{\"quantization\":{\"model.a\":{\"mode\":\"mxfp4\"}}}", "2,8", 64, "2,1", 4, LW_UNSUPPORTED,
-          { "mxfp4", "model.a" } },
-        { "{\"quantization\":{\"model.a\":{\"bits\":7}}}", "2,8", 64, "2,1", 4, LW_UNSUPPORTED, { "7", "model.a" } },
+        { "{\"quantization\":{\"model.a\":{\"mode\":\"mxfp4\"}}}", "2,8", 64, "2,1", 4,
+          LW_UNSUPPORTED, { "mxfp4", "model.a" } },
+        { "{\"quantization\":{\"model.a\":{\"bits\":7}}}", "2,8", 64, "2,1", 4,
+          LW_UNSUPPORTED, { "7", "model.a" } },
         { "{\"quantization\":{\"model.a\":7}}", "2,8", 64, "2,1", 4, LW_BAD_MODEL, { "neither", "model.a" } },
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         build *b = build_make(cases[i].config);
         lw_weight w;
-        add_quantised(b, "model.a", cases[i].words, cases[i].word_bytes, cases[i].groups, cases[i].group_bytes);
+        add_quantised(b, "model.a", cases[i].words, cases[i].word_bytes, cases[i].groups,
+                      cases[i].group_bytes);
         assert_int_equal(start(b), LW_OK);
         assert_false(lw_names_matrix(b->names, &w, 2, 64, "a"));
         assert_null(w.codes);
@@ -222,8 +228,9 @@ static void parts_must_match(void **state)
     assert_int_equal(start(b), LW_OK);
     for (int i = 0; i < 6; i++) assert_false(lw_names_matrix(b->names, &w, 2, 64, "%c", 'a' + i));
     assert_int_equal(lw_names_finish(b->names, &b->d), LW_UNSUPPORTED);
-    assert_names(b->d.text, "6 weights", "missing: model.a.biases", "model.b.biases is F16 [2, 1]", "model.c.scales",
-                 "dtype U8", "model.d.weight is BF16", "model.e.scales is there", "F8_E4M3 weights are not served");
+    assert_names(b->d.text, "6 weights", "missing: model.a.biases", "model.b.biases is F16 [2, 1]",
+                 "model.c.scales", "dtype U8", "model.d.weight is BF16", "model.e.scales is there",
+                 "F8_E4M3 weights are not served");
     build_free(b);
 }
 
@@ -246,7 +253,8 @@ static void unserved_methods_are_refused_by_name(void **state)
         build_free(b);
     }
     /* "quantization" is read first: what else the file says of its past does not matter. */
-    build *b = build_make("{\"quantization\":{\"bits\":4},\"quantization_config\":{\"quant_method\":\"gptq\"}}");
+    build *b = build_make("{\"quantization\":{\"bits\":4},"
+                          "\"quantization_config\":{\"quant_method\":\"gptq\"}}");
     add(b, "model.a.weight", "BF16", "2,64", 256);
     assert_int_equal(start(b), LW_OK);
     build_free(b);
@@ -264,10 +272,12 @@ static void everything_missing_comes_in_one_error(void **state)
     assert_int_equal(w.rows, 8);
     assert_false(lw_names_dense(b->names, &w, 1, 7, "norm.weight"));
     assert_false(lw_names_matrix(b->names, &w, 8, 2, "wide"));
-    for (int i = 0; i < 20; i++) assert_false(lw_names_matrix(b->names, &w, 2, 4, "layers.%d.self_attn.out_proj", i));
+    for (int i = 0; i < 20; i++)
+        assert_false(lw_names_matrix(b->names, &w, 2, 4, "layers.%d.self_attn.out_proj", i));
     assert_int_equal(lw_names_finish(b->names, &b->d), LW_BAD_MODEL);
-    assert_names(b->d.text, "22 weights", "7 elements", "BF16 [2, 8]", "[8, 2]", "layers.3.self_attn.out_proj.weight",
-                 "tried model.layers.3.self_attn.out_proj.weight, model.layers.3.self_attn.o_proj.weight", "more");
+    assert_names(
+        b->d.text, "22 weights", "7 elements", "BF16 [2, 8]", "[8, 2]", "layers.3.self_attn.out_proj.weight",
+        "tried model.layers.3.self_attn.out_proj.weight, model.layers.3.self_attn.o_proj.weight", "more");
     assert_null(strstr(b->d.text, "layers.19."));
     build_free(b);
 }

@@ -1,5 +1,5 @@
-/* Rows of every weight format: the worked examples of the format, every width against an independent dequantiser,
- * and controls that must differ.
+/* Rows of every weight format: the worked examples of the format, every width against an independent
+ * dequantiser, and controls that must differ.
  */
 #include "model/weight.h"
 
@@ -59,7 +59,8 @@ static quantised *quantised_make(unsigned bits, uint32_t group, lw_dtype scale_t
             ref_dequant_pack(q->words[r], bits, k, (unsigned)lw_rng_below(&rng, 1u << bits));
         memcpy(q->code_bytes + 1 + r * word_count * 4, q->words[r], word_count * 4);
         for (size_t g = 0; g < groups; g++) {
-            q->scales[r][g] = store(q->scale_bytes + 1, scale_type, r * groups + g, lw_rng_normal(&rng) * 0.01f);
+            q->scales[r][g] =
+                store(q->scale_bytes + 1, scale_type, r * groups + g, lw_rng_normal(&rng) * 0.01f);
             q->biases[r][g] = store(q->bias_bytes + 1, scale_type, r * groups + g, lw_rng_normal(&rng));
         }
     }
@@ -67,17 +68,31 @@ static quantised *quantised_make(unsigned bits, uint32_t group, lw_dtype scale_t
     q->scale_tensor = tensor_of(scale_type, q->scale_bytes + 1, groups);
     q->bias_tensor = tensor_of(scale_type, q->bias_bytes + 1, groups);
     q->weight = (lw_weight){
-        .name = "m", .stack_count = STACK, .rows = ROWS, .cols = COLS, .map = LW_MAP_INTEGER, .code_bits = bits,
-        .group = group, .scale_type = scale_type, .has_bias = true, .global_scale = 1.0f,
-        .codes = &q->codes, .scales = &q->scale_tensor, .biases = &q->bias_tensor,
+        .name = "m",
+        .stack_count = STACK,
+        .rows = ROWS,
+        .cols = COLS,
+        .map = LW_MAP_INTEGER,
+        .code_bits = bits,
+        .group = group,
+        .scale_type = scale_type,
+        .has_bias = true,
+        .global_scale = 1.0f,
+        .codes = &q->codes,
+        .scales = &q->scale_tensor,
+        .biases = &q->bias_tensor,
     };
     return q;
 }
 
 static ref_dequant_row ref_row(const quantised *q, size_t r)
 {
-    return (ref_dequant_row){ .words = q->words[r], .scales = q->scales[r], .biases = q->biases[r], .cols = COLS,
-                              .group = q->weight.group, .bits = q->weight.code_bits };
+    return (ref_dequant_row){ .words = q->words[r],
+                              .scales = q->scales[r],
+                              .biases = q->biases[r],
+                              .cols = COLS,
+                              .group = q->weight.group,
+                              .bits = q->weight.code_bits };
 }
 
 /* Elements of all rows that are not exactly the reference's. */
@@ -156,8 +171,10 @@ static void scales_come_as_stored_and_as_floats(void **state)
     lw_weight_scales(&q->weight, 1, 2, scales, biases);
     lw_weight_scales16(&q->weight, 1, 2, scale_words, bias_words);
     for (size_t g = 0; g < COLS / 64; g++) {
-        assert_true((double)scales[g] == q->scales[ROWS + 2][g] && (double)biases[g] == q->biases[ROWS + 2][g]);
-        assert_true(lw_float_of_bf16(scale_words[g]) == scales[g] && lw_float_of_bf16(bias_words[g]) == biases[g]);
+        assert_true((double)scales[g] == q->scales[ROWS + 2][g] &&
+                    (double)biases[g] == q->biases[ROWS + 2][g]);
+        assert_true(lw_float_of_bf16(scale_words[g]) == scales[g] &&
+                    lw_float_of_bf16(bias_words[g]) == biases[g]);
     }
     q->weight.has_bias = false;
     q->weight.bias_per_scale = -8.0f;
@@ -167,7 +184,8 @@ static void scales_come_as_stored_and_as_floats(void **state)
     uint8_t codes[COLS];
     lw_weight_row_f64(&q->weight, 0, 1, values);
     lw_weight_codes8(&q->weight, 0, 1, codes);
-    for (size_t k = 0; k < COLS; k++) assert_true(values[k] == q->scales[1][k / 64] * ((double)codes[k] - 8.0));
+    for (size_t k = 0; k < COLS; k++)
+        assert_true(values[k] == q->scales[1][k / 64] * ((double)codes[k] - 8.0));
     free(q);
 }
 
@@ -183,11 +201,14 @@ static void loads_end_with_the_row(void **state)
             for (size_t at = 0; at < bytes; at++) row[at] = (uint8_t)(at * 37u + 11u);
             uint32_t words[96] = { 0 };
             memcpy(words, row, bytes);
-            const lw_tensor tensor = { .name = "w", .dtype = LW_DTYPE_U32, .bytes = row, .byte_count = bytes };
+            const lw_tensor tensor = {
+                .name = "w", .dtype = LW_DTYPE_U32, .bytes = row, .byte_count = bytes
+            };
             const lw_weight w = { .stack_count = 1, .rows = 1, .cols = cols, .map = LW_MAP_INTEGER,
                                   .code_bits = widths[i], .codes = &tensor };
             lw_weight_codes8(&w, 0, 0, codes);
-            for (size_t k = 0; k < cols; k++) assert_int_equal(codes[k], ref_dequant_code(words, widths[i], k));
+            for (size_t k = 0; k < cols; k++)
+                assert_int_equal(codes[k], ref_dequant_code(words, widths[i], k));
             free(row);
         }
     }
@@ -254,10 +275,18 @@ static void tables_and_floats_of_8_bits(void **state)
     (void)state;
     static const float table[16] = { 0, .5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -.5f, -1, -1.5f, -2, -3, -4, -6 };
     static const uint8_t bytes[] = { 0x2B, 0x3C, 0x01, 0x7E, 0xFF, 0, 0, 0 };
-    const lw_tensor codes = { .name = "t", .dtype = LW_DTYPE_U8, .dim_count = 2, .dims = { 1, 8 }, .bytes = bytes,
-                              .byte_count = 8 };
-    lw_weight w = { .name = "t", .stack_count = 1, .rows = 1, .cols = 2, .map = LW_MAP_TABLE16, .code_bits = 4,
-                    .global_scale = 0.25f, .table = table, .codes = &codes };
+    const lw_tensor codes = {
+        .name = "t", .dtype = LW_DTYPE_U8, .dim_count = 2, .dims = { 1, 8 }, .bytes = bytes, .byte_count = 8
+    };
+    lw_weight w = { .name = "t",
+                    .stack_count = 1,
+                    .rows = 1,
+                    .cols = 2,
+                    .map = LW_MAP_TABLE16,
+                    .code_bits = 4,
+                    .global_scale = 0.25f,
+                    .table = table,
+                    .codes = &codes };
     double values[8];
     lw_weight_row_f64(&w, 0, 0, values);
     assert_true(values[0] == -0.375 && values[1] == 0.25);
@@ -280,10 +309,14 @@ static void formats_have_names(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_width_and_group_is_exact), cmocka_unit_test(planted_controls_differ),
-        cmocka_unit_test(codes_match_bit_by_bit),         cmocka_unit_test(scales_come_as_stored_and_as_floats),
-        cmocka_unit_test(worked_examples_hold),           cmocka_unit_test(dense_rows_are_exact),
-        cmocka_unit_test(tables_and_floats_of_8_bits),    cmocka_unit_test(formats_have_names),
+        cmocka_unit_test(every_width_and_group_is_exact),
+        cmocka_unit_test(planted_controls_differ),
+        cmocka_unit_test(codes_match_bit_by_bit),
+        cmocka_unit_test(scales_come_as_stored_and_as_floats),
+        cmocka_unit_test(worked_examples_hold),
+        cmocka_unit_test(dense_rows_are_exact),
+        cmocka_unit_test(tables_and_floats_of_8_bits),
+        cmocka_unit_test(formats_have_names),
         cmocka_unit_test(loads_end_with_the_row),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
