@@ -22,11 +22,12 @@ VERSION := 0.1.0
 PACKAGES := libpcre2-8 libutf8proc jansson libcrypto
 GOALS := $(or $(MAKECMDGOALS),all)
 TEST_GOALS := test check programs nightly asan tsan fuzz replay
-ifneq ($(filter-out help clean deps demo venv format tidy,$(GOALS)),)
+ifneq ($(filter-out help clean deps demo venv format format-long tidy,$(GOALS)),)
 ASKED := $(PACKAGES) $(if $(filter $(TEST_GOALS),$(GOALS)),cmocka)
 PACKAGE_FLAGS := $(shell pkg-config --exists $(ASKED) && pkg-config --cflags $(PACKAGES))
 ifneq ($(.SHELLSTATUS),0)
-$(error Not installed: $(shell tools/deps --missing build $(if $(filter $(TEST_GOALS),$(GOALS)),test)). \
+ABSENT := $(shell tools/deps --missing build $(if $(filter $(TEST_GOALS),$(GOALS)),test))
+$(error Not installed: $(or $(ABSENT),what pkg-config knows as one of $(ASKED)). \
 `make deps` installs what is missing)
 endif
 PACKAGE_LIBS := $(shell pkg-config --libs $(PACKAGES))
@@ -49,7 +50,7 @@ endif
 NUMBERS := -ffp-contract=off
 CPP_FLAGS := -Isrc -Iinclude -D_GNU_SOURCE -DLW_VERSION='"$(VERSION)"' $(PACKAGE_FLAGS)
 # Expanded at each use: OPT and ISA differ by folder, below.
-C_FLAGS = $(EXTRA) -std=c17 $(OPT) $(NUMBERS) $(WARN) -pthread -ffile-prefix-map=$(CURDIR)/= \
+C_FLAGS = $(EXTRA) -std=c17 $(OPT) $(NUMBERS) $(WARN) -pthread -ffile-prefix-map=$(CURDIR)=. \
     $(SAN_$(VARIANT)) $(COVERAGE) $(ISA)
 LD_FLAGS := $(EXTRA) -pthread -Wl,--as-needed $(SAN_$(VARIANT))
 LIBS := $(PACKAGE_LIBS) -lm
@@ -83,7 +84,7 @@ ISAS := generic $(if $(call has_all,avx2 fma f16c),avx2) \
 
 # ---------------------------------------------------------------- build
 .PHONY: help all test check programs asan tsan nightly fuzz replay deps demo bench bench-quick install tidy \
-    format compdb venv clean FORCE
+    format format-long compdb venv clean FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := all
@@ -131,6 +132,7 @@ $(OUT)/tools/%: $(OUT)/tools/%.o $(LIBRARY)
 RUN = LW_TEST_OUT=$(OUT) tests/run --canaries $(OUT)/tests/canary --jobs $(TEST_JOBS)
 once = $(filter-out $(PER_ISA),$(1)) \
     $(foreach i,$(ISAS),$(foreach t,$(filter $(PER_ISA),$(1)),'LW_TEST_ISA=$(i) $(t)'))
+DEMO_ITEM = $(if $(wildcard tests/golden/demo.txt),'tools/demo --check $(OUT)/lanewise')
 REPLAY_ITEMS = $(foreach f,$(FUZZERS),'$(OUT)/tests/fuzz/replay_$(f) tests/fuzz/corpus/$(f)')
 
 test: all $(CANARIES) $(filter-out $(LONG),$(TESTS)) ## the quick core: unit and law programs, under a minute
@@ -140,11 +142,11 @@ check: all $(CANARIES) $(TESTS) $(REPLAYS) $(DRIVERS) ## every test that this ma
 	@$(if $(PYTESTS),$(MAKE) -s venv || echo "pytest is missing: see above")
 	@$(RUN) $(if $(PYTESTS),--pytest $(VENV)/bin/python $(foreach p,$(PYTESTS),--pytest-file $(p))) \
 	    tools/tidy 'tools/tidy --self-test' $(call once,$(TESTS)) $(REPLAY_ITEMS) \
-	    $(if $(wildcard tests/golden/demo.txt),'tools/demo --check $(OUT)/lanewise')
+	    $(DEMO_ITEM)
 
 # All compiled programs of one variant; what asan and nightly run.
 programs: all $(CANARIES) $(TESTS) $(REPLAYS)
-	@$(RUN) --timeout 1200 $(call once,$(TESTS)) $(REPLAY_ITEMS)
+	@$(RUN) --timeout 1200 $(call once,$(TESTS)) $(REPLAY_ITEMS) $(DEMO_ITEM)
 
 asan: ## the compiled tests under the address and undefined-behaviour sanitizers
 	@$(MAKE) VARIANT=asan programs
@@ -216,9 +218,14 @@ install: all ## PREFIX=/usr/local DESTDIR=
 	install -d $(DESTDIR)$(PREFIX)/share/lanewise
 	cp -R models $(DESTDIR)$(PREFIX)/share/lanewise/
 
+CLANG_FORMAT = $(or $(shell command -v clang-format-14),clang-format) -i
+C_FILES = git ls-files -co --exclude-standard '*.c' '*.h'
 format: ## clang-format 14 over all C files
-	@git ls-files -co --exclude-standard '*.c' '*.h' | \
-	    xargs $$(command -v clang-format-14 || echo clang-format) -i
+	@$(C_FILES) | xargs $(CLANG_FORMAT)
+format-long: ## the same, but only where a line is too long
+	@$(C_FILES) | while read -r f; do \
+	    at=$$(awk 'length > 110 { printf " --lines=%d:%d", NR, NR }' "$$f"); \
+	    if [ -n "$$at" ]; then $(CLANG_FORMAT) $$at "$$f"; fi; done
 
 compdb: ## compile_commands.json for clangd
 	@$(MAKE) -Bn all $(TESTS) | awk 'BEGIN { printf "[" } / -c -o / { file = $$NF; gsub(/["\\]/, "\\\\&"); \
@@ -226,7 +233,8 @@ compdb: ## compile_commands.json for clangd
 	    comma = "," } END { print "\n]" }' >compile_commands.json
 
 clean: ## removes what was built; build/venv stays
-	rm -rf $(BUILD)/native $(BUILD)/asan $(BUILD)/tsan $(BUILD)/fuzz $(BUILD)/plain $(BUILD)/lanewise build-clang
+	rm -rf $(BUILD)/native $(BUILD)/asan $(BUILD)/tsan $(BUILD)/fuzz $(BUILD)/plain $(BUILD)/ci \
+	    $(BUILD)/lanewise build-clang
 
 -include $(OBJECTS:.o=.d) $(TESTS:=.d) $(CANARIES:=.d) $(DRIVERS:=.d) $(TOOLS:=.d) $(REF_OBJECTS:.o=.d) \
     $(FUZZERS:%=$(OUT)/tests/fuzz/fuzz_%.d) $(OUT)/tests/fuzz/replay_main.d $(OUT)/src/main.d

@@ -280,7 +280,9 @@ lw_status lw_checkpoint_open(const char *dir, lw_checkpoint **out, lw_diag *d)
     /* Everything that the arena holds is bounded by LW_LIMIT_TENSORS, LW_LIMIT_SHARDS and LW_LIMIT_NAME_BYTES. */
     lw_arena_init(&c->arena, SIZE_MAX);
     lw_status status = LW_OK;
-    c->dir = lw_arena_copy_text(&c->arena, dir, strlen(dir));
+    size_t dir_bytes = strlen(dir);
+    while (dir_bytes > 1 && dir[dir_bytes - 1] == '/') dir_bytes--; /* so that texts show "dir/file" */
+    c->dir = lw_arena_copy_text(&c->arena, dir, dir_bytes);
     c->shards = lw_arena_take_array(&c->arena, LW_LIMIT_SHARDS, sizeof *c->shards);
     if (c->dir == NULL || c->shards == NULL) status = lw_fail(d, LW_NO_ROOM, "%s: no memory", dir);
     if (status == LW_OK) status = check_dir(c, d);

@@ -1,0 +1,55 @@
+/* Which instruction sets this CPU can run, and the sizes that all of them share: page layouts and scratch.
+ * A page of 64 positions holds, per kv head, keys as (head_dim, 64) and then values as (64, head_dim).
+ */
+#include "device/cpu/row_kernels.h"
+
+#include "base/size.h"
+
+#include <fenv.h>
+
+size_t lw_cpu_kv_page_bytes(uint32_t heads_kv, uint32_t head_dim)
+{
+    return (size_t)heads_kv * head_dim * 2 * LW_PAGE_POSITIONS * sizeof(lw_bf16);
+}
+
+size_t lw_cpu_tail_page_bytes(uint32_t width)
+{
+    return (size_t)width * LW_PAGE_POSITIONS * sizeof(lw_bf16);
+}
+
+size_t lw__cpu_attend_queries(uint32_t heads, uint32_t heads_kv)
+{
+    return size_round_up(size_max(heads / heads_kv, LW_CPU_QUERIES_MIN), LW_CPU_QUERIES_MIN);
+}
+
+size_t lw_cpu_attend_scratch_floats(uint32_t heads, uint32_t heads_kv, uint32_t head_dim)
+{
+    enum { TILES = 2, QUERY_VECTORS = 3, QUERY_NUMBERS = 6 };
+    const size_t dim_pad = size_round_up(head_dim, LW_CPU_DIM_ROUND);
+    const size_t queries = lw__cpu_attend_queries(heads, heads_kv);
+    const size_t query_floats = QUERY_VECTORS * dim_pad + LW_PAGE_POSITIONS + QUERY_NUMBERS;
+    return TILES * LW_PAGE_POSITIONS * dim_pad + queries * query_floats;
+}
+
+void lw__cpu_thread_setup(void)
+{
+    fesetenv(FE_DFL_ENV);
+}
+
+const lw_cpu_kernels *const *lw_cpu_available(void)
+{
+#if defined(__x86_64__)
+    static const lw_cpu_kernels *const tables[] = {
+        &lw_cpu_avx512bf16, &lw_cpu_avx512, &lw_cpu_avx2, &lw_cpu_generic, NULL,
+    };
+    __builtin_cpu_init();
+    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")
+                     && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+    const bool bf16 = avx512 && __builtin_cpu_supports("avx512bf16");
+    return tables + (bf16 ? 0 : avx512 ? 1 : avx2 ? 2 : 3);
+#else
+    static const lw_cpu_kernels *const tables[] = { &lw_cpu_generic, NULL };
+    return tables;
+#endif
+}

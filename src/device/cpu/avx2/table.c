@@ -1,0 +1,18 @@
+/* The table of the cpu device in AVX2 and FMA; the kernels are in rows.c, attention.c and linear.c. */
+#if defined(__x86_64__)
+#include "device/cpu/row_kernels.h"
+
+const lw_cpu_kernels lw_cpu_avx2 = {
+    .isa = "avx2",
+    .thread_setup = lw__cpu_thread_setup,
+    .rms_norm = lw__cpu_avx2_rms_norm,
+    .add = lw__cpu_avx2_add,
+    .mul = lw__cpu_avx2_mul,
+    .swiglu = lw__cpu_avx2_swiglu,
+    .rope = lw__cpu_avx2_rope,
+    .head_gate = lw__cpu_avx2_head_gate,
+    .kv_store = lw__cpu_avx2_kv_store,
+    .attend = lw__cpu_avx2_attend,
+    .short_conv = lw__cpu_avx2_short_conv,
+};
+#endif

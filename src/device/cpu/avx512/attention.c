@@ -1,0 +1,6 @@
+/* The attention of the cpu device in AVX-512; see attention.inc.h. */
+#if defined(__x86_64__)
+#define SIMD_AVX512
+#define LW_ROW(name) lw__cpu_avx512_##name
+#include "device/cpu/attention.inc.h"
+#endif

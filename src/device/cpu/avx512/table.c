@@ -1,0 +1,18 @@
+/* The table of the cpu device in AVX-512; the kernels are in rows.c, attention.c and linear.c. */
+#if defined(__x86_64__)
+#include "device/cpu/row_kernels.h"
+
+const lw_cpu_kernels lw_cpu_avx512 = {
+    .isa = "avx512",
+    .thread_setup = lw__cpu_thread_setup,
+    .rms_norm = lw__cpu_avx512_rms_norm,
+    .add = lw__cpu_avx512_add,
+    .mul = lw__cpu_avx512_mul,
+    .swiglu = lw__cpu_avx512_swiglu,
+    .rope = lw__cpu_avx512_rope,
+    .head_gate = lw__cpu_avx512_head_gate,
+    .kv_store = lw__cpu_avx512_kv_store,
+    .attend = lw__cpu_avx512_attend,
+    .short_conv = lw__cpu_avx512_short_conv,
+};
+#endif

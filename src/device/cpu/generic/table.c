@@ -1,0 +1,16 @@
+/* The table of the cpu device in plain C; the kernels are in rows.c, attention.c and linear.c. */
+#include "device/cpu/row_kernels.h"
+
+const lw_cpu_kernels lw_cpu_generic = {
+    .isa = "generic",
+    .thread_setup = lw__cpu_thread_setup,
+    .rms_norm = lw__cpu_generic_rms_norm,
+    .add = lw__cpu_generic_add,
+    .mul = lw__cpu_generic_mul,
+    .swiglu = lw__cpu_generic_swiglu,
+    .rope = lw__cpu_generic_rope,
+    .head_gate = lw__cpu_generic_head_gate,
+    .kv_store = lw__cpu_generic_kv_store,
+    .attend = lw__cpu_generic_attend,
+    .short_conv = lw__cpu_generic_short_conv,
+};

@@ -1,0 +1,34 @@
+/* The kernels of one instruction set that are no linear op, by name; each set's table.c takes its own.
+ * rows.inc.h and attention.inc.h define them; the including file names its set in LW_ROW(name).
+ */
+#ifndef LW_DEVICE_CPU_ROW_KERNELS_H
+#define LW_DEVICE_CPU_ROW_KERNELS_H
+
+#include "device/cpu/kernels.h"
+
+#define LW_ROW_KERNELS(isa)                                                                            \
+    void lw__cpu_##isa##_rms_norm(const lw_cpu_norm_args *args, unsigned part, unsigned parts);        \
+    void lw__cpu_##isa##_add(const lw_cpu_pair_args *args, unsigned part, unsigned parts);             \
+    void lw__cpu_##isa##_mul(const lw_cpu_pair_args *args, unsigned part, unsigned parts);             \
+    void lw__cpu_##isa##_swiglu(const lw_cpu_pair_args *args, unsigned part, unsigned parts);          \
+    void lw__cpu_##isa##_rope(const lw_cpu_rope_args *args, unsigned part, unsigned parts);            \
+    void lw__cpu_##isa##_head_gate(const lw_cpu_gate_args *args, unsigned part, unsigned parts);       \
+    void lw__cpu_##isa##_kv_store(const lw_cpu_kv_args *args, unsigned part, unsigned parts);          \
+    void lw__cpu_##isa##_attend(const lw_cpu_attend_args *args, unsigned part, unsigned parts);        \
+    void lw__cpu_##isa##_short_conv(const lw_cpu_conv_args *args, unsigned part, unsigned parts);
+
+LW_ROW_KERNELS(generic)
+#if defined(__x86_64__)
+LW_ROW_KERNELS(avx2)
+LW_ROW_KERNELS(avx512)
+#endif
+
+/* Scratch of attention: dims are padded to whole panels of every set, and a block of rows holds at least this many
+ * queries (head of a group x row), more if one row alone has more. */
+enum { LW_CPU_DIM_ROUND = 32, LW_CPU_QUERIES_MIN = 64 };
+size_t lw__cpu_attend_queries(uint32_t heads, uint32_t heads_kv);
+
+/* Round to nearest, subnormals kept: bits must not depend on the mode that a thread happened to inherit. */
+void lw__cpu_thread_setup(void);
+
+#endif

@@ -1,0 +1,228 @@
+/* Row kernels for one instruction set: norm, elementwise, rope, gate, kv_store, short_conv. Included once by each
+ * set's rows.c, which names its functions through LW_ROW(name). Contracts in kernels.h, definitions in ops.list.
+ *
+ * Invariants
+ * 1. An output element depends on its own row (conv: its own stream) and on widths only; parts cut the elements.
+ * 2. Widths need not be multiples of the vector: the last vector is padded with zeros and runs the same code.
+ */
+#include "device/cpu/row_kernels.h"
+#include "device/cpu/simd_math.h"
+
+#include "base/pool.h"
+#include "base/size.h"
+
+enum {
+    UNIT_COLS = 64,     /* columns that parts are cut in: whole cache lines of bf16 */
+    NORM_CHAINS = 4,    /* vectors that the squares of a segment are dealt to, in turn */
+};
+
+/* A run of neighbouring columns of one row. */
+typedef struct span {
+    size_t row, begin, end;
+} span;
+
+/* Columns of rows as one list of units, row by row: the span that starts at unit, cut at the row's end or at last. */
+static span span_at(size_t unit, size_t last, size_t width)
+{
+    const size_t row_units = size_div_up(width, UNIT_COLS), row = unit / row_units, first = unit % row_units;
+    const size_t count = size_min(row_units - first, last - unit);
+    return (span){ row, first * UNIT_COLS, size_min((first + count) * UNIT_COLS, width) };
+}
+
+static size_t span_units(span s)
+{
+    return size_div_up(s.end - s.begin, UNIT_COLS);
+}
+
+/* Squares of a segment: column i goes to lane i % W of vector (i / W) % 4; the four add pairwise, then lanes halve. */
+static float sum_squares(const lw_bf16 *x, size_t width)
+{
+    simd_f chains[NORM_CHAINS];
+    for (int c = 0; c < NORM_CHAINS; c++) chains[c] = simd_set(0.0f);
+    for (size_t i = 0; i < width; i += NORM_CHAINS * SIMD_WIDTH) {
+        SIMD_UNROLL
+        for (size_t c = 0; c < NORM_CHAINS; c++) {
+            const size_t at = i + c * SIMD_WIDTH;
+            if (at >= width) continue;
+            const simd_f v = simd_load_bf_some(x + at, width - at);
+            chains[c] = simd_fma(v, v, chains[c]);
+        }
+    }
+    return simd_sum_lanes(simd_add(simd_add(chains[0], chains[1]), simd_add(chains[2], chains[3])));
+}
+
+static void norm_segment(const lw_cpu_norm_args *args, const lw_bf16 *x, lw_bf16 *y)
+{
+    const size_t width = args->segment;
+    const float mean = sum_squares(x, width) / (float)width;
+    const simd_f scale = simd_set(1.0f / sqrtf(mean + args->eps)), one = simd_set(1.0f);
+    for (size_t i = 0; i < width; i += SIMD_WIDTH) {
+        const simd_f r = simd_mul(simd_load_bf_some(x + i, width - i), scale);
+        const simd_f w = simd_load_some(args->w + i, width - i);
+        const simd_f out = args->unit_offset ? simd_mul(simd_add(one, w), r) : simd_mul(w, simd_round_bf(r));
+        simd_store_bf_some(y + i, out, width - i);
+    }
+}
+
+/* One segment is one part's: its sum is one tree, and a second thread would only wait for it. */
+void LW_ROW(rms_norm)(const lw_cpu_norm_args *args, unsigned part, unsigned parts)
+{
+    const size_t row_segments = args->width / args->segment;
+    size_t begin, end;
+    lw_pool_share(args->rows * row_segments, 1, part, parts, &begin, &end);
+    for (size_t i = begin; i < end; i++) {
+        const size_t row = i / row_segments, column = i % row_segments * args->segment;
+        norm_segment(args, args->x + row * args->x_stride + column, args->y + row * args->y_stride + column);
+    }
+}
+
+SIMD_INLINE void pairs_run(const lw_cpu_pair_args *args, unsigned part, unsigned parts, simd_f (*op)(simd_f, simd_f))
+{
+    size_t unit, last;
+    lw_pool_share(args->rows * size_div_up(args->width, UNIT_COLS), 1, part, parts, &unit, &last);
+    while (unit < last) {
+        const span s = span_at(unit, last, args->width);
+        const lw_bf16 *a = args->a + s.row * args->a_stride, *b = args->b + s.row * args->b_stride;
+        lw_bf16 *y = args->y + s.row * args->y_stride;
+        for (size_t i = s.begin; i < s.end; i += SIMD_WIDTH) {
+            const size_t count = s.end - i;
+            simd_store_bf_some(y + i, op(simd_load_bf_some(a + i, count), simd_load_bf_some(b + i, count)), count);
+        }
+        unit += span_units(s);
+    }
+}
+
+SIMD_INLINE simd_f gated(simd_f gate, simd_f up) { return simd_mul(simd_silu(gate), up); }
+
+void LW_ROW(add)(const lw_cpu_pair_args *args, unsigned part, unsigned parts)
+{
+    pairs_run(args, part, parts, simd_add);
+}
+
+void LW_ROW(mul)(const lw_cpu_pair_args *args, unsigned part, unsigned parts)
+{
+    pairs_run(args, part, parts, simd_mul);
+}
+
+void LW_ROW(swiglu)(const lw_cpu_pair_args *args, unsigned part, unsigned parts)
+{
+    pairs_run(args, part, parts, gated);
+}
+
+static void rope_head(const lw_cpu_rope_args *args, size_t row, const lw_bf16 *x, lw_bf16 *y)
+{
+    const size_t half = args->half;
+    const float *cosines = args->cosines + row * half, *sines = args->sines + row * half;
+    for (size_t i = 0; i < half; i += SIMD_WIDTH) {
+        const size_t count = half - i;
+        const simd_f a = simd_load_bf_some(x + i, count), b = simd_load_bf_some(x + half + i, count);
+        const simd_f c = simd_load_some(cosines + i, count), s = simd_load_some(sines + i, count);
+        simd_store_bf_some(y + i, simd_sub(simd_mul(a, c), simd_mul(b, s)), count);
+        simd_store_bf_some(y + half + i, simd_add(simd_mul(b, c), simd_mul(a, s)), count);
+    }
+    if (x != y) memcpy(y + 2 * half, x + 2 * half, (args->head_dim - 2 * half) * sizeof *y);
+}
+
+void LW_ROW(rope)(const lw_cpu_rope_args *args, unsigned part, unsigned parts)
+{
+    size_t begin, end;
+    lw_pool_share((size_t)args->rows * args->heads, 1, part, parts, &begin, &end);
+    for (size_t i = begin; i < end; i++) {
+        const size_t row = i / args->heads, column = i % args->heads * args->head_dim;
+        rope_head(args, row, args->x + row * args->x_stride + column, args->y + row * args->y_stride + column);
+    }
+}
+
+/* One gate for count neighbouring columns. */
+static void gate_span(const lw_bf16 *x, lw_bf16 gate, lw_bf16 *y, size_t count)
+{
+    lw_bf16 same[SIMD_WIDTH];
+    for (int i = 0; i < SIMD_WIDTH; i++) same[i] = gate;
+    const simd_f open = simd_sigmoid(simd_load_bf(same));
+    for (size_t i = 0; i < count; i += SIMD_WIDTH) {
+        simd_store_bf_some(y + i, simd_mul(simd_load_bf_some(x + i, count - i), open), count - i);
+    }
+}
+
+SIMD_INLINE simd_f gated_column(simd_f x, simd_f gate) { return simd_mul(x, simd_sigmoid(gate)); }
+
+void LW_ROW(head_gate)(const lw_cpu_gate_args *args, unsigned part, unsigned parts)
+{
+    if (args->gates == args->width) {
+        const lw_cpu_pair_args pair = {
+            .a = args->x, .a_stride = args->x_stride, .b = args->gate, .b_stride = args->gate_stride,
+            .y = args->y, .y_stride = args->y_stride, .rows = args->rows, .width = args->width,
+        };
+        pairs_run(&pair, part, parts, gated_column);
+        return;
+    }
+    const size_t cols = args->width / args->gates;
+    size_t begin, end;
+    lw_pool_share((size_t)args->rows * args->gates, 1, part, parts, &begin, &end);
+    for (size_t i = begin; i < end; i++) {
+        const size_t row = i / args->gates, g = i % args->gates;
+        gate_span(args->x + row * args->x_stride + g * cols, args->gate[row * args->gate_stride + g],
+                  args->y + row * args->y_stride + g * cols, cols);
+    }
+}
+
+/* The page that holds a slot. */
+static uint8_t *page_at(lw_cpu_pages pages, const lw_cpu_place *place, uint32_t slot)
+{
+    return pages.bytes + place->pages[slot / LW_PAGE_POSITIONS] * pages.page_bytes;
+}
+
+/* Keys lie as (head, dim, 64), values as (head, 64, dim), a head's keys before its values. A part owns dims of all
+ * rows: two keys of one page share cache lines, two dims do not. */
+void LW_ROW(kv_store)(const lw_cpu_kv_args *args, unsigned part, unsigned parts)
+{
+    const size_t dim = args->head_dim;
+    size_t begin, end;
+    lw_pool_share(args->heads_kv * dim, UNIT_COLS / 2, part, parts, &begin, &end);
+    for (uint32_t row = 0; row < args->rows; row++) {
+        const lw_cpu_place *place = &args->places[row];
+        const lw_bf16 *k = args->k + row * args->k_stride, *v = args->v + row * args->v_stride;
+        const size_t key = place->slot % LW_PAGE_POSITIONS;
+        lw_bf16 *page = (lw_bf16 *)(void *)page_at(args->pages, place, place->slot);
+        for (size_t i = begin; i < end; i++) {
+            lw_bf16 *head = page + i / dim * dim * 2 * LW_PAGE_POSITIONS;
+            head[i % dim * LW_PAGE_POSITIONS + key] = k[i];
+            head[dim * LW_PAGE_POSITIONS + key * dim + i % dim] = v[i];
+        }
+    }
+}
+
+/* The taps of one vector of channels. Positions below 0 are skipped: they come first, where the sum is still +0, and
+ * w * 0 leaves +0 as it is. */
+SIMD_INLINE simd_f conv_taps(const lw_cpu_conv_args *args, const lw_cpu_place *place, size_t column, size_t count)
+{
+    const uint32_t back = args->taps - 1;
+    simd_f sum = simd_set(0.0f);
+    for (uint32_t tap = place->position < back ? back - place->position : 0; tap <= back; tap++) {
+        const uint32_t slot = lw_cpu_slot(place, place->position + tap - back);
+        const lw_bf16 *page = (const lw_bf16 *)(const void *)page_at(args->pages, place, slot);
+        const lw_bf16 *x = page + slot % LW_PAGE_POSITIONS * args->width;
+        const simd_f w = simd_load_some(args->w + (size_t)tap * args->width + column, count);
+        sum = simd_fma(w, simd_load_bf_some(x + column, count), sum);
+    }
+    return sum;
+}
+
+/* A part owns channels of all rows and goes through the rows in order, so it reads only what it wrote itself or what
+ * an earlier call wrote: a row's past may be in the same batch without a barrier. */
+void LW_ROW(short_conv)(const lw_cpu_conv_args *args, unsigned part, unsigned parts)
+{
+    size_t begin, end;
+    lw_pool_share(args->width, UNIT_COLS, part, parts, &begin, &end);
+    if (begin == end) return;
+    for (uint32_t row = 0; row < args->rows; row++) {
+        const lw_cpu_place *place = &args->places[row];
+        const lw_bf16 *x = args->x + row * args->x_stride;
+        lw_bf16 *y = args->y + row * args->y_stride;
+        lw_bf16 *page = (lw_bf16 *)(void *)page_at(args->pages, place, place->slot);
+        memcpy(page + place->slot % LW_PAGE_POSITIONS * args->width + begin, x + begin, (end - begin) * sizeof *x);
+        for (size_t i = begin; i < end; i += SIMD_WIDTH) {
+            simd_store_bf_some(y + i, conv_taps(args, place, i, end - i), end - i);
+        }
+    }
+}

@@ -1,0 +1,377 @@
+/* The row law and the FP64 bounds of the ops that read history: kv_store with attend, and short_conv.
+ * Law: a row's bits are those of the stream alone, token by token, whatever cut, company, parts, page order or tree it
+ * comes in. Pages are filled with NaN before use and pages out of reach are absent, so a kernel that looks at what a
+ * row cannot see is caught. Every check has a twin that is wrong on purpose and must be caught.
+ */
+#include "cpu_law.h"
+#include "../ref/ref_ops.h"
+
+enum { LANES = 3, TAPS = 7, PAGE = LW_PAGE_POSITIONS, LENGTH_MAX = 1290, OPEN_MAX = 40 };
+enum { PAGES_LANE = LENGTH_MAX / PAGE + 4, POOL_PAGES = LANES * PAGES_LANE };
+static const size_t lengths[LANES] = { LENGTH_MAX, 70, 530 };
+
+typedef struct shape {
+    uint32_t heads, heads_kv, head_dim, window;
+} shape;
+
+/* The streams: what each lane's token at each position brings, and the bits of each row alone. */
+typedef struct streams {
+    const lw_cpu_kernels *kernels;
+    shape s;
+    size_t q_width, kv_width;
+    lw_bf16 *q[LANES], *k[LANES], *v[LANES];    /* (positions, width) */
+    lw_bf16 *alone[LANES];                      /* (positions, q_width) attention */
+    float *w;                                   /* (TAPS, q_width) of the convolution; its input is q */
+    lw_bf16 *conv_alone[LANES];                 /* (positions, q_width) */
+} streams;
+
+/* Pages of both states and a page table per lane. */
+typedef struct store {
+    lw_cpu_pages kv, tail;
+    uint32_t tables[LANES][PAGES_LANE];
+} store;
+
+/* Rows of a batch, gathered from the streams. */
+typedef struct rows {
+    size_t count;
+    size_t lane[LAW_ROWS_MAX];
+    lw_cpu_place places[LAW_ROWS_MAX];
+} rows;
+
+static streams streams_make(const lw_cpu_kernels *kernels, lw_rng *rng, shape s)
+{
+    streams t = { .kernels = kernels, .s = s };
+    t.q_width = (size_t)s.heads * s.head_dim;
+    t.kv_width = (size_t)s.heads_kv * s.head_dim;
+    t.w = law_floats(rng, TAPS * t.q_width, 0.5f);
+    for (size_t lane = 0; lane < LANES; lane++) {
+        t.q[lane] = law_bf(rng, lengths[lane] * t.q_width, 1.5f);
+        t.k[lane] = law_bf(rng, lengths[lane] * t.kv_width, 1.0f);
+        t.v[lane] = law_bf(rng, lengths[lane] * t.kv_width, 1.0f);
+        t.alone[lane] = law_make(lengths[lane] * t.q_width, sizeof(lw_bf16));
+        t.conv_alone[lane] = law_make(lengths[lane] * t.q_width, sizeof(lw_bf16));
+    }
+    return t;
+}
+
+static void streams_free(streams *t)
+{
+    for (size_t lane = 0; lane < LANES; lane++) {
+        free(t->q[lane]);
+        free(t->k[lane]);
+        free(t->v[lane]);
+        free(t->alone[lane]);
+        free(t->conv_alone[lane]);
+    }
+    free(t->w);
+}
+
+static void *aligned_make(size_t bytes)
+{
+    void *p = aligned_alloc(64, size_round_up(bytes, 64));
+    assert_non_null(p);
+    return p;
+}
+
+/* Pages full of NaN, dealt to the lanes in order or in random order. */
+static store store_make(const streams *t, lw_rng *shuffle)
+{
+    store st = { .kv = { .page_bytes = lw_cpu_kv_page_bytes(t->s.heads_kv, t->s.head_dim) } };
+    st.tail.page_bytes = lw_cpu_tail_page_bytes((uint32_t)t->q_width);
+    st.kv.bytes = aligned_make(POOL_PAGES * st.kv.page_bytes);
+    st.tail.bytes = aligned_make(POOL_PAGES * st.tail.page_bytes);
+    memset(st.kv.bytes, 0xFF, POOL_PAGES * st.kv.page_bytes);
+    memset(st.tail.bytes, 0xFF, POOL_PAGES * st.tail.page_bytes);
+    uint32_t *flat = &st.tables[0][0];
+    for (uint32_t i = 0; i < POOL_PAGES; i++) flat[i] = i;
+    for (uint32_t i = POOL_PAGES; shuffle != NULL && i > 1; i--) {
+        const size_t j = lw_rng_below(shuffle, i);
+        const uint32_t page = flat[i - 1];
+        flat[i - 1] = flat[j];
+        flat[j] = page;
+    }
+    return st;
+}
+
+static void store_free(store *st)
+{
+    free(st->kv.bytes);
+    free(st->tail.bytes);
+}
+
+static void rows_add(rows *r, const store *st, size_t lane, size_t position)
+{
+    assert_true(r->count < LAW_ROWS_MAX);
+    r->lane[r->count] = lane;
+    r->places[r->count++] = (lw_cpu_place){
+        .position = (uint32_t)position, .slot = (uint32_t)position, .pages = st->tables[lane],
+    };
+}
+
+/* (rows, width) of what the rows bring. */
+static lw_bf16 *rows_take(const rows *r, lw_bf16 *const from[LANES], size_t width)
+{
+    lw_bf16 *x = law_make(r->count * width, sizeof *x);
+    for (size_t i = 0; i < r->count; i++) {
+        memcpy(x + i * width, from[r->lane[i]] + r->places[i].position * width, width * sizeof *x);
+    }
+    return x;
+}
+
+static void rows_store(const streams *t, const store *st, const rows *r, unsigned parts)
+{
+    lw_bf16 *k = rows_take(r, t->k, t->kv_width), *v = rows_take(r, t->v, t->kv_width);
+    const lw_cpu_kv_args args = {
+        .k = k, .k_stride = t->kv_width, .v = v, .v_stride = t->kv_width, .pages = st->kv, .places = r->places,
+        .rows = (uint32_t)r->count, .heads_kv = t->s.heads_kv, .head_dim = t->s.head_dim,
+    };
+    LAW_RUN(t->kernels->kv_store, &args, parts);
+    free(k);
+    free(v);
+}
+
+static lw_bf16 *rows_attend(const streams *t, const store *st, const rows *r, unsigned parts, uint32_t window)
+{
+    const size_t floats = lw_cpu_attend_scratch_floats(t->s.heads, t->s.heads_kv, t->s.head_dim);
+    lw_bf16 *q = rows_take(r, t->q, t->q_width), *y = law_make(r->count * t->q_width, sizeof *y);
+    float *scratch = aligned_make(parts * floats * sizeof *scratch);
+    memset(scratch, 0xFF, parts * floats * sizeof *scratch);
+    const lw_cpu_attend_args args = {
+        .q = q, .q_stride = t->q_width, .y = y, .y_stride = t->q_width, .pages = st->kv, .places = r->places,
+        .scratch = scratch, .rows = (uint32_t)r->count, .heads = t->s.heads, .heads_kv = t->s.heads_kv,
+        .head_dim = t->s.head_dim, .window = window, .scale = 1.0f / sqrtf((float)t->s.head_dim),
+    };
+    LAW_RUN(t->kernels->attend, &args, parts);
+    free(q);
+    free(scratch);
+    return y;
+}
+
+static lw_bf16 *rows_conv(const streams *t, const store *st, const rows *r, unsigned parts)
+{
+    lw_bf16 *x = rows_take(r, t->q, t->q_width), *y = law_make(r->count * t->q_width, sizeof *y);
+    const lw_cpu_conv_args args = {
+        .x = x, .x_stride = t->q_width, .y = y, .y_stride = t->q_width, .w = t->w, .pages = st->tail,
+        .places = r->places, .rows = (uint32_t)r->count, .width = (uint32_t)t->q_width, .taps = TAPS,
+    };
+    LAW_RUN(t->kernels->short_conv, &args, parts);
+    free(x);
+    return y;
+}
+
+/* True when the rows' outputs are the bits of the streams alone; frees y. */
+static bool rows_match(const streams *t, const rows *r, lw_bf16 *y, lw_bf16 *const alone[LANES])
+{
+    bool same = true;
+    for (size_t i = 0; i < r->count; i++) {
+        const lw_bf16 *want = alone[r->lane[i]] + r->places[i].position * t->q_width;
+        same = same && memcmp(y + i * t->q_width, want, t->q_width * sizeof *y) == 0;
+    }
+    free(y);
+    return same;
+}
+
+/* The law's left side: every lane by itself, one token a call, one part, fresh pages in order. */
+static void streams_run_alone(const streams *t)
+{
+    store st = store_make(t, NULL);
+    for (size_t lane = 0; lane < LANES; lane++) {
+        for (size_t p = 0; p < lengths[lane]; p++) {
+            rows r = { 0 };
+            rows_add(&r, &st, lane, p);
+            rows_store(t, &st, &r, 1);
+            lw_bf16 *y = rows_attend(t, &st, &r, 1, t->s.window), *c = rows_conv(t, &st, &r, 1);
+            memcpy(t->alone[lane] + p * t->q_width, y, t->q_width * sizeof *y);
+            memcpy(t->conv_alone[lane] + p * t->q_width, c, t->q_width * sizeof *c);
+            free(y);
+            free(c);
+        }
+    }
+    store_free(&st);
+}
+
+/* A store that already holds every lane whole. */
+static store store_full(const streams *t, lw_rng *shuffle)
+{
+    store st = store_make(t, shuffle);
+    for (size_t lane = 0; lane < LANES; lane++) {
+        for (size_t p = 0; p < lengths[lane];) {
+            rows r = { 0 };
+            while (p < lengths[lane] && r.count < LAW_ROWS_MAX) rows_add(&r, &st, lane, p++);
+            rows_store(t, &st, &r, 2);
+            free(rows_conv(t, &st, &r, 2));
+        }
+    }
+    return st;
+}
+
+/* Runs of neighbouring positions, around page and chunk borders or anywhere, of lanes in any order. */
+static rows rows_mixed(const store *st, lw_rng *rng, size_t count)
+{
+    static const size_t borders[] = { 0, 1, 63, 64, 65, 511, 512, 513, 1023, 1024, 1201, LENGTH_MAX - 1 };
+    rows r = { 0 };
+    while (r.count < count) {
+        const size_t lane = lw_rng_below(rng, LANES), some = 1 + lw_rng_below(rng, count - r.count);
+        const size_t border = borders[lw_rng_below(rng, sizeof borders / sizeof borders[0])];
+        size_t p = lw_rng_below(rng, 2) == 0 ? border : lw_rng_below(rng, lengths[lane]);
+        for (size_t i = 0; i < some && p < lengths[lane]; i++, p++) rows_add(&r, st, lane, p);
+    }
+    return r;
+}
+
+static void check_mixed(const streams *t, lw_rng *rng)
+{
+    store st = store_full(t, rng);
+    for (size_t i = 0; i < LAW_ROWS_COUNT; i++) {
+        for (unsigned parts = 1; parts <= LAW_PARTS_MAX; parts++) {
+            if (!law_long() && i > 5 && parts == 2) continue;
+            const rows r = rows_mixed(&st, rng, law_rows[i]);
+            assert_true(rows_match(t, &r, rows_attend(t, &st, &r, parts, t->s.window), t->alone));
+            assert_true(rows_match(t, &r, rows_conv(t, &st, &r, parts), t->conv_alone));
+        }
+    }
+    store_free(&st);
+}
+
+/* Marks as absent every page whose keys no row from position on can see. */
+static void store_drop(const streams *t, store *st, size_t lane, size_t position)
+{
+    if (t->s.window == 0) return;
+    for (size_t page = 0; (page + 1) * PAGE + t->s.window <= position + 1; page++) {
+        st->tables[lane][page] = LW_PAGE_NONE;
+    }
+}
+
+/* One lane's prompt in random cuts, its out-of-reach pages dropped before each (the convolution's reach is shorter). */
+static bool cuts_hold(const streams *t, lw_rng *rng, size_t cut_max, bool stale)
+{
+    store st = store_make(t, rng);
+    bool same = true;
+    for (size_t p = 0; p < LENGTH_MAX;) {
+        rows r = { 0 };
+        const size_t end = size_min(LENGTH_MAX, p + 1 + lw_rng_below(rng, cut_max));
+        store_drop(t, &st, 0, p);
+        if (stale) memset(st.tail.bytes, 0, POOL_PAGES * st.tail.page_bytes);
+        while (p < end) rows_add(&r, &st, 0, p++);
+        const unsigned parts = 1 + (unsigned)lw_rng_below(rng, LAW_PARTS_MAX);
+        rows_store(t, &st, &r, parts);
+        same = rows_match(t, &r, rows_attend(t, &st, &r, parts, t->s.window), t->alone) && same;
+        same = rows_match(t, &r, rows_conv(t, &st, &r, parts), t->conv_alone) && same;
+    }
+    store_free(&st);
+    return same;
+}
+
+/* A tree over a committed prefix: its true branch stands at scattered slots, in position order or not, between rows of
+ * other branches. Returns whether the branch has the chain's bits. */
+static bool tree_holds(const streams *t, lw_rng *rng, size_t committed, size_t open, unsigned parts)
+{
+    store st = store_make(t, rng);
+    uint32_t slots[OPEN_MAX], lineage[OPEN_MAX];
+    for (uint32_t i = 0; i < OPEN_MAX; i++) slots[i] = (uint32_t)committed + i;
+    for (uint32_t i = OPEN_MAX; i > 1; i--) {
+        const size_t j = lw_rng_below(rng, i);
+        const uint32_t slot = slots[i - 1];
+        slots[i - 1] = slots[j];
+        slots[j] = slot;
+    }
+    for (size_t p = 0; p < committed;) {
+        rows r = { 0 };
+        while (p < committed && r.count < LAW_ROWS_MAX) rows_add(&r, &st, 0, p++);
+        rows_store(t, &st, &r, 1);
+        free(rows_conv(t, &st, &r, 1));
+    }
+    rows r = { 0 };
+    for (size_t i = 0; i < open; i++) {
+        lineage[i] = slots[i];
+        rows_add(&r, &st, 0, committed + i);
+        r.places[i].slot = slots[i];
+        r.places[i].committed = (uint32_t)committed;
+        r.places[i].lineage = lineage;
+    }
+    rows_store(t, &st, &r, parts);
+    const bool same = rows_match(t, &r, rows_attend(t, &st, &r, parts, t->s.window), t->alone);
+    const bool conv_same = rows_match(t, &r, rows_conv(t, &st, &r, parts), t->conv_alone);
+    store_free(&st);
+    return same && conv_same;
+}
+
+/* The twin whose tiles start elsewhere: the same keys one position further on, the window closed before them. */
+static bool shifted_hold(const streams *t)
+{
+    streams moved = *t;
+    store st = store_make(t, NULL);
+    bool same = true;
+    const size_t end = LENGTH_MAX - 1;
+    for (size_t lane = 0; lane < LANES; lane++) {
+        moved.k[lane] = t->k[lane] - t->kv_width;
+        moved.v[lane] = t->v[lane] - t->kv_width;
+        moved.q[lane] = t->q[lane] - t->q_width;
+    }
+    for (size_t p = 1; p < end;) {
+        rows r = { 0 };
+        while (p < end && r.count < LAW_ROWS_MAX) rows_add(&r, &st, 0, p++);
+        rows_store(&moved, &st, &r, 1);
+        lw_bf16 *y = rows_attend(&moved, &st, &r, 1, t->s.window);
+        for (size_t i = 0; i < r.count; i++) r.places[i].position--;
+        if (r.places[0].position > t->s.window) same = rows_match(t, &r, y, t->alone) && same;
+        else free(y);
+    }
+    store_free(&st);
+    return same;
+}
+
+static void check_planted(const streams *t, lw_rng *rng)
+{
+    store st = store_full(t, rng);
+    rows r = { 0 };
+    for (size_t p = 700; p < 900; p++) rows_add(&r, &st, 0, p);
+    const uint32_t window = t->s.window == 0 ? 600 : t->s.window - 1;
+    assert_true(rows_match(t, &r, rows_attend(t, &st, &r, 1, t->s.window), t->alone));
+    assert_false(rows_match(t, &r, rows_attend(t, &st, &r, 1, window), t->alone));
+    store_free(&st);
+    assert_false(cuts_hold(t, rng, 100, true));
+    if (t->s.window != 0) assert_false(shifted_hold(t));
+}
+
+static void law_of_shape(const lw_cpu_kernels *kernels, lw_rng *rng, shape s)
+{
+    static const size_t starts[] = { 0, 1, 60, 64, 250, 500, 512, 1200 };
+    streams t = streams_make(kernels, rng, s);
+    streams_run_alone(&t);
+    check_mixed(&t, rng);
+    assert_true(cuts_hold(&t, rng, 1, false));
+    assert_true(cuts_hold(&t, rng, 60, false));
+    assert_true(cuts_hold(&t, rng, LAW_ROWS_MAX - 1, false));
+    for (size_t i = 0; i < sizeof starts / sizeof starts[0]; i++) {
+        assert_true(tree_holds(&t, rng, starts[i], OPEN_MAX - 8, 1 + (unsigned)i % LAW_PARTS_MAX));
+        assert_true(tree_holds(&t, rng, starts[i], 3, 1));
+    }
+    check_planted(&t, rng);
+    streams_free(&t);
+}
+
+static void law_of_isa(const lw_cpu_kernels *kernels)
+{
+    static const shape shapes[] = {
+        { 4, 2, 32, 0 }, { 5, 1, 40, 64 }, { 2, 2, 32, 256 },  /* short run */
+        { 16, 4, 128, 0 }, { 16, 4, 128, 256 }, { 3, 1, 64, 0 }, { 8, 1, 96, 64 }, { 70, 1, 32, 0 },
+    };
+    const size_t count = law_long() ? sizeof shapes / sizeof shapes[0] : 3;
+    lw_rng rng = law_rng(0x301);
+    for (size_t i = 0; i < count; i++) law_of_shape(kernels, &rng, shapes[i]);
+}
+
+static void history_is_the_streams_own(void **state)
+{
+    (void)state;
+    law_each_isa(law_of_isa);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(history_is_the_streams_own),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,27 @@
+/* FP64 reference of MLX affine weights, from the format's definition alone: a row is a little-endian bit stream whose
+ * code k occupies bits [k * bits, (k + 1) * bits), and w[k] = scale[k / group] * code[k] + bias[k / group].
+ */
+#ifndef REF_DEQUANT_H
+#define REF_DEQUANT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* The code at k of a row of words, collected bit by bit. */
+unsigned ref_dequant_code(const uint32_t *words, unsigned bits, size_t k);
+
+/* Puts a code at k; the words' bits there must be zero. */
+void ref_dequant_pack(uint32_t *words, unsigned bits, size_t k, unsigned code);
+
+typedef struct ref_dequant_row {
+    const uint32_t *words; /* [cols * bits / 32] */
+    const double *scales;  /* [cols / group] */
+    const double *biases;  /* [cols / group] */
+    size_t cols;
+    size_t group;
+    unsigned bits;
+} ref_dequant_row;
+
+double ref_dequant_value(const ref_dequant_row *row, size_t k);
+
+#endif
