@@ -1,4 +1,5 @@
-/* Read bandwidth; see bandwidth.h. Each thread reads its own share, which it also wrote, so pages lie near it. */
+/* Read bandwidth; see bandwidth.h. Each thread reads its own share, which it also wrote, so pages lie near
+ * it. */
 #include "cli/bandwidth.h"
 
 #include "base/clock.h"

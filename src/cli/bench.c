@@ -1,6 +1,6 @@
 /* `lanewise bench`: prompt and reply speed, what decoding reads from memory, and what the model takes of it.
- * Repetitions are interleaved: each runs the prompt, the reply and the bandwidth probe, so that a machine that slows
- * down slows all three.
+ * Repetitions are interleaved: each runs the prompt, the reply and the bandwidth probe, so that a machine
+ * that slows down slows all three.
  */
 #include "cli/bandwidth.h"
 #include "cli/load.h"
@@ -15,7 +15,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PROMPT_DEFAULT = 512, DECODE_DEFAULT = 64, REPS_DEFAULT = 3, REPS_MAX = 1000, RUN_TOKENS_MAX = 1 << 20 };
+enum {
+    PROMPT_DEFAULT = 512,
+    DECODE_DEFAULT = 64,
+    REPS_DEFAULT = 3,
+    REPS_MAX = 1000,
+    RUN_TOKENS_MAX = 1 << 20
+};
 
 typedef struct bench {
     const char *synth_name;
@@ -24,20 +30,22 @@ typedef struct bench {
     lw_load_options load;
     lw_loaded model;
     lw_synth synth;
-    uint64_t weight_bytes, token_bytes;          /* all weights; those that one decoded token reads */
-    uint64_t anon_before, anon_after;            /* resident anonymous memory around loading */
-    double *prompt_rates, *decode_rates;         /* [reps] tokens a second */
-    double *read_rates;                          /* [reps] bytes a second */
+    uint64_t weight_bytes, token_bytes;  /* all weights; those that one decoded token reads */
+    uint64_t anon_before, anon_after;    /* resident anonymous memory around loading */
+    double *prompt_rates, *decode_rates; /* [reps] tokens a second */
+    double *read_rates;                  /* [reps] bytes a second */
 } bench;
 
 typedef struct spread {
     double min, median, max;
 } spread;
 
-static const char bench_summary[] =
-    "Measures prompt and reply tokens a second, the memory that a loaded model takes, and the share of this machine's\n"
-    "read bandwidth (measured in the same run) that decoding uses. --synth takes no MODEL: random weights at the shape\n"
-    "of a real checkpoint; only a header is written (under /tmp, removed at once), the weights are made in memory.";
+static const char bench_summary[] = "Measures prompt and reply tokens a second, the memory that a loaded "
+                                    "model takes, and the share of this machine's\n"
+                                    "read bandwidth (measured in the same run) that decoding uses. --synth "
+                                    "takes no MODEL: random weights at the shape\n"
+                                    "of a real checkpoint; only a header is written (under /tmp, removed at "
+                                    "once), the weights are made in memory.";
 
 static const char bench_examples[] =
     "  lanewise bench models/lfm3-mlx4\n"
@@ -154,7 +162,8 @@ static lw_status run_decode(bench *b, lw_sampler *sampler, double *rate, lw_diag
     return status;
 }
 
-static lw_status measure(bench *b, const int32_t *ids, lw_sampler *sampler, lw_progress_line *line, lw_diag *d)
+static lw_status measure(bench *b, const int32_t *ids, lw_sampler *sampler, lw_progress_line *line,
+                         lw_diag *d)
 {
     lw_status status = LW_OK;
     for (uint32_t i = 0; i < b->reps && status == LW_OK; i++) {
@@ -220,24 +229,30 @@ static void report(bench *b, const char *name)
     const double share = decode.median * (double)b->token_bytes / reads.median;
     if (b->json) {
         lw_out_json(json_pack(
-            "{s:s, s:s, s:i, s:i, s:i, s:o, s:o, s:I, s:I, s:o, s:f, s:I, s:I}", "model", name, "device", device,
-            "prompt_tokens", (int)b->prompt, "decode_tokens", (int)b->decode, "reps", (int)b->reps, "prompt_tok_s",
-            spread_object(prompt), "decode_tok_s", spread_object(decode), "weight_bytes",
+            "{s:s, s:s, s:i, s:i, s:i, s:o, s:o, s:I, s:I, s:o, s:f, s:I, s:I}", "model", name, "device",
+            device, "prompt_tokens", (int)b->prompt, "decode_tokens", (int)b->decode, "reps", (int)b->reps,
+            "prompt_tok_s", spread_object(prompt), "decode_tok_s", spread_object(decode), "weight_bytes",
             (json_int_t)b->weight_bytes, "bytes_per_token", (json_int_t)b->token_bytes, "read_bytes_s",
             spread_object(reads), "bandwidth_share", share, "anon_bytes", (json_int_t)b->anon_after,
             "anon_bytes_before_load", (json_int_t)b->anon_before));
         return;
     }
     const double mib = 1 << 20;
-    printf("model       %s%s\ndevice      %s\n", name, b->synth_name != NULL ? " (random weights)" : "", device);
-    printf("prompt      %10.1f tok/s (%.1f to %.1f), %u tokens\n", prompt.median, prompt.min, prompt.max, b->prompt);
-    printf("decode      %10.1f tok/s (%.1f to %.1f), %u tokens\n", decode.median, decode.min, decode.max, b->decode);
-    printf("per token   %10.1f MiB of weights read, as stored in the checkpoint\n", (double)b->token_bytes / mib);
+    printf("model       %s%s\ndevice      %s\n", name, b->synth_name != NULL ? " (random weights)" : "",
+           device);
+    printf("prompt      %10.1f tok/s (%.1f to %.1f), %u tokens\n", prompt.median, prompt.min, prompt.max,
+           b->prompt);
+    printf("decode      %10.1f tok/s (%.1f to %.1f), %u tokens\n", decode.median, decode.min, decode.max,
+           b->decode);
+    printf("per token   %10.1f MiB of weights read, as stored in the checkpoint\n",
+           (double)b->token_bytes / mib);
     printf("bandwidth   %10.1f GB/s (%.1f to %.1f) read here; decoding uses %.0f %%\n", reads.median * 1e-9,
            reads.min * 1e-9, reads.max * 1e-9, share * 100);
-    printf("memory      %10.1f MiB resident and anonymous after loading (%.1f before), for %.1f MiB of weights\n",
+    printf("memory      %10.1f MiB resident and anonymous after loading (%.1f before), for %.1f MiB of "
+           "weights\n",
            (double)b->anon_after / mib, (double)b->anon_before / mib, (double)b->weight_bytes / mib);
-    printf("            median (least to most) of %u repetitions, prompt, decode and bandwidth in turn\n", b->reps);
+    printf("            median (least to most) of %u repetitions, prompt, decode and bandwidth in turn\n",
+           b->reps);
 }
 
 static void bench_close(bench *b)
@@ -253,11 +268,23 @@ static size_t bench_options(bench *b, lw_option *table)
 {
     const lw_option options[] = {
         { .name = "synth", .value = "SHAPE", .text = &b->synth_name, .help = LW_SYNTH_SHAPES },
-        { .name = "prompt", .value = "N", .u32 = &b->prompt, .min = 1, .max = RUN_TOKENS_MAX,
+        { .name = "prompt",
+          .value = "N",
+          .u32 = &b->prompt,
+          .min = 1,
+          .max = RUN_TOKENS_MAX,
           .help = "tokens of the prompt; default: 512" },
-        { .name = "decode", .value = "N", .u32 = &b->decode, .min = 1, .max = RUN_TOKENS_MAX,
+        { .name = "decode",
+          .value = "N",
+          .u32 = &b->decode,
+          .min = 1,
+          .max = RUN_TOKENS_MAX,
           .help = "tokens of the reply; default: 64" },
-        { .name = "reps", .value = "N", .u32 = &b->reps, .min = REPS_DEFAULT, .max = REPS_MAX,
+        { .name = "reps",
+          .value = "N",
+          .u32 = &b->reps,
+          .min = REPS_DEFAULT,
+          .max = REPS_MAX,
           .help = "repetitions; default: 3" },
         { .name = "json", .flag = &b->json, .help = "one JSON object" },
     };

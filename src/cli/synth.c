@@ -18,7 +18,7 @@ enum { VALUES_CODES, VALUES_DENSE, VALUES_SCALES, VALUES_BIASES, VALUES_COUNT };
 typedef struct shape {
     const char *name;
     const char *model_type;
-    const char *layers;       /* c: conv, F: full attention, S: sliding attention */
+    const char *layers; /* c: conv, F: full attention, S: sliding attention */
     uint32_t width, ffn_width, vocab;
     uint32_t heads, heads_kv, head_dim, taps;
 } shape;
@@ -31,7 +31,7 @@ static const shape shapes[] = {
 
 static const struct {
     const char *name;
-    uint32_t bits;            /* 0: bf16 */
+    uint32_t bits; /* 0: bf16 */
 } formats[] = { { "bf16", 0 }, { "8bit", 8 }, { "6bit", 6 }, { "4bit", 4 } };
 
 /* The header as it grows. */
@@ -195,8 +195,8 @@ static lw_status write_file(const char *path, const lw_buf *bytes, uint64_t file
     return status;
 }
 
-static lw_status open_image(const lw_buf *config, const lw_buf *header, uint64_t data_bytes, lw_checkpoint **out,
-                            lw_diag *d)
+static lw_status open_image(const lw_buf *config, const lw_buf *header, uint64_t data_bytes,
+                            lw_checkpoint **out, lw_diag *d)
 {
     char dir[] = "/tmp/lanewise-XXXXXX";
     char config_path[64], weights_path[64];
@@ -230,9 +230,9 @@ static void fill(unsigned kind, uint8_t *bytes, size_t count, uint32_t bits)
     lw_rng rng = lw_rng_make(bits);
     const uint16_t scale = (uint16_t)((127 - 5 - bits) << 7); /* codes of any width span the same values */
     switch (kind) {
-    case VALUES_DENSE: fill16(bytes, count, 0x3C00, 0x80FF); break;  /* 2^-7 to 2^-5, both signs */
+    case VALUES_DENSE: fill16(bytes, count, 0x3C00, 0x80FF); break; /* 2^-7 to 2^-5, both signs */
     case VALUES_SCALES: fill16(bytes, count, scale, 0x007F); break;
-    case VALUES_BIASES: fill16(bytes, count, 0xBCC0, 0); break;      /* minus half the codes' mean span */
+    case VALUES_BIASES: fill16(bytes, count, 0xBCC0, 0); break; /* minus half the codes' mean span */
     default:
         for (size_t i = 0; i < count; i += sizeof(uint64_t)) {
             const uint64_t word = lw_rng_next(&rng);
@@ -281,7 +281,8 @@ static lw_status point_at_values(lw_synth *synth, lw_diag *d)
         for (unsigned kind = 0; kind < VALUES_COUNT; kind++) {
             if (parts[kind] == NULL) continue;
             lw_tensor *copy = lw_arena_take(&synth->arena, sizeof *copy);
-            if (copy == NULL) return lw_fail(d, LW_NO_ROOM, "no memory for %u weights", synth->plan.weight_count);
+            if (copy == NULL)
+                return lw_fail(d, LW_NO_ROOM, "no memory for %u weights", synth->plan.weight_count);
             *copy = **parts[kind];
             copy->bytes = synth->values[kind];
             *parts[kind] = copy;
