@@ -1,5 +1,5 @@
-/* Reading ref64.safetensors; see check_ref.h. Shapes are checked against each other here, so that the comparison may
- * index freely.
+/* Reading ref64.safetensors; see check_ref.h. Shapes are checked against each other here, so that the
+ * comparison may index freely.
  */
 #include "cli/check_ref.h"
 
@@ -52,7 +52,8 @@ static lw_status read_floats(const reader *r, const char *part, uint32_t dim_cou
     return status;
 }
 
-static lw_status read_ints(const reader *r, const char *part, uint32_t *count, const int32_t **values, lw_diag *d)
+static lw_status read_ints(const reader *r, const char *part, uint32_t *count, const int32_t **values,
+                           lw_diag *d)
 {
     const lw_tensor *tensor = NULL;
     const void *copy = NULL;
@@ -91,8 +92,9 @@ static lw_status read_prompt(const reader *r, lw_check_ref *ref, lw_diag *d)
         ref->vocab = (uint32_t)logits->dims[1];
     }
     const uint64_t planes = (uint64_t)ref->layer_count + 1;
-    const bool fits = hidden->dims[0] == planes && hidden->dims[1] == p->row_count && hidden->dims[2] == ref->width &&
-                      gap->dims[0] == planes && gap->dims[1] == p->row_count && logits->dims[1] == ref->vocab &&
+    const bool fits = hidden->dims[0] == planes && hidden->dims[1] == p->row_count &&
+                      hidden->dims[2] == ref->width && gap->dims[0] == planes &&
+                      gap->dims[1] == p->row_count && logits->dims[1] == ref->vocab &&
                       p->logit_row_count <= p->row_count && margin->dims[0] == p->greedy_count;
     if (!fits || !rows_are_right(p)) {
         return lw_fail(d, LW_BAD_MODEL, "%s: the tensors of p%u do not fit each other", r->path, r->prompt);

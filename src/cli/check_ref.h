@@ -1,4 +1,5 @@
-/* The double-precision references that stand beside a checkpoint (ref64.safetensors): read, checked, copied. */
+/* The double-precision references that stand beside a checkpoint (ref64.safetensors): read, checked, copied.
+ */
 #ifndef LW_CLI_CHECK_REF_H
 #define LW_CLI_CHECK_REF_H
 
@@ -7,13 +8,13 @@
 enum { LW_CHECK_PROMPTS = 3 };
 
 typedef struct lw_check_prompt {
-    const int32_t *ids;       /* [id_count] */
-    const int32_t *rows;      /* [row_count]: the prompt rows that are stored, ascending */
-    const float *hidden;      /* (layer_count + 1, row_count, width): the embedding, then each layer's output */
-    const float *gap;         /* (layer_count + 1, row_count): how far a bf16 run of the reference lies from it */
-    const float *logits;      /* (logit_row_count, vocab): of the last stored rows */
-    const int32_t *greedy;    /* [greedy_count] */
-    const float *margin;      /* [greedy_count]: lead of each greedy token over the second */
+    const int32_t *ids;  /* [id_count] */
+    const int32_t *rows; /* [row_count]: the prompt rows that are stored, ascending */
+    const float *hidden; /* (layer_count + 1, row_count, width): the embedding, then each layer's output */
+    const float *gap;    /* (layer_count + 1, row_count): how far a bf16 run of the reference lies from it */
+    const float *logits; /* (logit_row_count, vocab): of the last stored rows */
+    const int32_t *greedy; /* [greedy_count] */
+    const float *margin;   /* [greedy_count]: lead of each greedy token over the second */
     uint32_t id_count, row_count, logit_row_count, greedy_count;
 } lw_check_prompt;
 

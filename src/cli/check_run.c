@@ -58,7 +58,8 @@ static bool stored_row(const lw_check_prompt *prompt, uint32_t position, uint32_
 /* 0 for the embedding, 1 + N for the residual stream after layer N; false for other values. */
 static bool plane_of(const lw_check *check, const lw_op *op, const lw_value *value, uint32_t *plane)
 {
-    if (value->name == NULL || value->width != check->ref.width || op->kind == LW_OP_TAKE_WANTED) return false;
+    if (value->name == NULL || value->width != check->ref.width || op->kind == LW_OP_TAKE_WANTED)
+        return false;
     *plane = 0;
     if (op->kind == LW_OP_EMBED) return true;
     if (strncmp(value->name, "layer.", 6) != 0 || value->name[6] == '\0') return false;
@@ -100,7 +101,8 @@ lw_trace lw_check_trace(lw_check *check)
     return (lw_trace){ .row = on_row, .context = check };
 }
 
-/* Ties go to the lowest id. A NaN is never above, so a broken row has top 0 or whatever finite value leads. */
+/* Ties go to the lowest id. A NaN is never above, so a broken row has top 0 or whatever finite value leads.
+ */
 static uint32_t top_of(const float *logits, uint32_t count)
 {
     uint32_t best = 0;
@@ -139,9 +141,10 @@ static void compare_logits(lw_check *check, const float *ours, const float *refe
     tops_count(&check->tops, top_of(ours, vocab) == top, lead_of(reference, vocab, top));
 }
 
-/* Looks at the logits of one forward of count rows from check->first on: those of stored rows, and from the prompt's
- * last row on those that choose greedy tokens. */
-static lw_status read_rows(lw_check *check, const lw_check_prompt *p, lw_stream *stream, uint32_t count, lw_diag *d)
+/* Looks at the logits of one forward of count rows from check->first on: those of stored rows, and from the
+ * prompt's last row on those that choose greedy tokens. */
+static lw_status read_rows(lw_check *check, const lw_check_prompt *p, lw_stream *stream, uint32_t count,
+                           lw_diag *d)
 {
     for (uint32_t i = 0; i < count; i++) {
         const uint32_t position = check->first + i;
@@ -153,7 +156,8 @@ static lw_status read_rows(lw_check *check, const lw_check_prompt *p, lw_stream 
         const float *logits = NULL;
         const lw_status status = lw_stream_logits(stream, i, &logits, d);
         if (status != LW_OK) return status;
-        if (is_stored) compare_logits(check, logits, p->logits + (size_t)(index - logit_first) * check->ref.vocab);
+        if (is_stored)
+            compare_logits(check, logits, p->logits + (size_t)(index - logit_first) * check->ref.vocab);
         if (!is_greedy) continue;
         const uint32_t step = position + 1 - p->id_count;
         const bool is_same = (int32_t)top_of(logits, check->ref.vocab) == p->greedy[step];
@@ -178,12 +182,13 @@ static lw_status run_ids(lw_check *check, const lw_check_prompt *p, lw_stream *s
     return LW_OK;
 }
 
-lw_status lw_check_run(lw_check *check, lw_engine *engine, lw_stream *stream, lw_progress_line *line, lw_diag *d)
+lw_status lw_check_run(lw_check *check, lw_engine *engine, lw_stream *stream, lw_progress_line *line,
+                       lw_diag *d)
 {
     const uint32_t chunk = lw_engine_chunk_rows(engine);
     if (lw_engine_vocab(engine) != check->ref.vocab) {
-        return lw_fail(d, LW_BAD_MODEL, "the model has %u logits and its references %u", lw_engine_vocab(engine),
-                       check->ref.vocab);
+        return lw_fail(d, LW_BAD_MODEL, "the model has %u logits and its references %u",
+                       lw_engine_vocab(engine), check->ref.vocab);
     }
     for (unsigned j = 0; j < LW_CHECK_PROMPTS; j++) {
         const lw_check_prompt *p = &check->ref.prompts[j];

@@ -8,7 +8,8 @@
 #include <unistd.h>
 
 static const char devices_summary[] =
-    "Lists the devices of this build and whether they open on this machine, the instruction sets that its processor\n"
+    "Lists the devices of this build and whether they open on this machine, the instruction sets that its "
+    "processor\n"
     "offers to the cpu device (the best comes last and is the default), threads and memory.";
 
 static const char devices_examples[] = "  lanewise devices\n  lanewise devices --json\n";
@@ -49,8 +50,8 @@ static json_t *device_object(const lw_device_table *table)
     if (!try_device(table, &(lw_device_options){ .threads = 0 }, text, &free_bytes, &d)) {
         return json_pack("{s:s, s:b, s:s}", "name", table->name, "opens", 0, "why", d.text);
     }
-    return json_pack("{s:s, s:b, s:s, s:I}", "name", table->name, "opens", 1, "description", text, "free_bytes",
-                     (json_int_t)free_bytes);
+    return json_pack("{s:s, s:b, s:s, s:I}", "name", table->name, "opens", 1, "description", text,
+                     "free_bytes", (json_int_t)free_bytes);
 }
 
 static json_t *isa_list(void)
@@ -61,7 +62,8 @@ static json_t *isa_list(void)
         char text[128];
         uint64_t free_bytes;
         const lw_device_options options = { .threads = 1, .isa = isas[i] };
-        if (try_device(cpu, &options, text, &free_bytes, NULL)) json_array_append_new(list, json_string(isas[i]));
+        if (try_device(cpu, &options, text, &free_bytes, NULL))
+            json_array_append_new(list, json_string(isas[i]));
     }
     return list;
 }
@@ -109,7 +111,8 @@ int lw_verb_devices(const lw_term *term, int argc, char **argv)
     int code = LW_EXIT_OK;
     if (!lw_options_ready(&usage, argc, argv, &arguments, &code)) return code;
     json_t *devices = json_array();
-    for (size_t i = 0; lw_devices[i] != NULL; i++) json_array_append_new(devices, device_object(lw_devices[i]));
+    for (size_t i = 0; lw_devices[i] != NULL; i++)
+        json_array_append_new(devices, device_object(lw_devices[i]));
     json_t *object = json_pack("{s:o, s:o, s:I, s:I}", "devices", devices, "isas", isa_list(), "threads",
                                (json_int_t)thread_count(), "memory_bytes", (json_int_t)memory_bytes());
     if (object == NULL) return lw_error("no memory for the list");

@@ -1,5 +1,6 @@
-/* `lanewise info`: what a model folder holds, whether it is served, and if not, why. Works on any folder whose config
- * and tensors can be read. One JSON object is made first; the text for people is printed from it.
+/* `lanewise info`: what a model folder holds, whether it is served, and if not, why. Works on any folder
+ * whose config and tensors can be read. One JSON object is made first; the text for people is printed from
+ * it.
  */
 #include "cli/load.h"
 #include "cli/verbs.h"
@@ -10,13 +11,12 @@
 
 enum { UNUSED_SHOWN = 12 };
 
-static const char info_summary[] =
-    "Says what a model folder holds, and whether this build serves it: exit code 0 if it does, 1 if not. Models of\n"
-    "unknown kinds are described too.";
+static const char info_summary[] = "Says what a model folder holds, and whether this build serves it: exit "
+                                   "code 0 if it does, 1 if not. Models of\n"
+                                   "unknown kinds are described too.";
 
-static const char info_examples[] =
-    "  lanewise info models/lfm3-mlx4\n"
-    "  lanewise info models/lfm3-mlx4 --json\n";
+static const char info_examples[] = "  lanewise info models/lfm3-mlx4\n"
+                                    "  lanewise info models/lfm3-mlx4 --json\n";
 
 /* Adds one tensor or weight to the entry of its kind in list: {"name", "count", "bytes"}. */
 static void tally(json_t *list, const char *name, uint64_t bytes)
@@ -105,7 +105,8 @@ static void add_text(json_t *object, lw_loaded *model)
             const lw_text bytes = lw_tokenizer_bytes(model->tokenizer, id);
             text = json_stringn(bytes.count > 0 ? bytes.bytes : "", bytes.count);
         }
-        json_array_append_new(ends, json_pack("{s:i, s:o}", "id", id, "text", text != NULL ? text : json_null()));
+        json_array_append_new(ends,
+                              json_pack("{s:i, s:o}", "id", id, "text", text != NULL ? text : json_null()));
     }
     json_object_set_new(object, "end", ends);
 }
@@ -164,7 +165,8 @@ static void print_text(const json_t *object)
     json_array_foreach(json_object_get(object, "end"), at, item)
     {
         const char *text = json_string_value(json_object_get(item, "text"));
-        printf(" %lld %s", (long long)json_integer_value(json_object_get(item, "id")), text != NULL ? text : "");
+        printf(" %lld %s", (long long)json_integer_value(json_object_get(item, "id")),
+               text != NULL ? text : "");
     }
     printf("%s\n", at == 0 ? " none" : "");
 }

@@ -1,5 +1,5 @@
-/* What several verbs open: a checkpoint, its texts, and an engine with one stream. Parts are opened in the order that
- * lets a wrong prompt fail before gigabytes are read.
+/* What several verbs open: a checkpoint, its texts, and an engine with one stream. Parts are opened in the
+ * order that lets a wrong prompt fail before gigabytes are read.
  */
 #ifndef LW_CLI_LOAD_H
 #define LW_CLI_LOAD_H

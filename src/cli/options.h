@@ -1,7 +1,8 @@
-/* The one option parser of the command line. A verb describes its options in a table; parsing, range checks, texts of
- * errors and --help all come from that table.
+/* The one option parser of the command line. A verb describes its options in a table; parsing, range checks,
+ * texts of errors and --help all come from that table.
  *
- *   --name VALUE, --name=VALUE, -n VALUE; "--" ends the options; a lone "-" is an argument; the last of several wins.
+ *   --name VALUE, --name=VALUE, -n VALUE; "--" ends the options; a lone "-" is an argument; the last of
+ * several wins.
  */
 #ifndef LW_CLI_OPTIONS_H
 #define LW_CLI_OPTIONS_H
@@ -45,14 +46,16 @@ typedef struct lw_arguments {
     bool help; /* --help was there; nothing else was checked after it */
 } lw_arguments;
 
-/* Reads argv[0, argc), which starts after the verb. LW_BAD_INPUT names the option, the value and what is allowed. */
+/* Reads argv[0, argc), which starts after the verb. LW_BAD_INPUT names the option, the value and what is
+ * allowed. */
 lw_status lw_options_parse(const lw_usage *usage, int argc, char **argv, lw_arguments *out, lw_diag *d)
     LW_MUST_USE;
 
 /* Appends the --help text. */
 lw_status lw_options_help(const lw_usage *usage, lw_buf *out) LW_MUST_USE;
 
-/* Parses; prints help (to stdout) or the usage error (to stderr) itself. False: the verb ends with *exit_code. */
+/* Parses; prints help (to stdout) or the usage error (to stderr) itself. False: the verb ends with
+ * *exit_code. */
 bool lw_options_ready(const lw_usage *usage, int argc, char **argv, lw_arguments *out, int *exit_code)
     LW_MUST_USE;
 

@@ -1,4 +1,5 @@
-/* `lanewise run`: options and the order of things; prompts, replies and turns stand in their own files (run.h). */
+/* `lanewise run`: options and the order of things; prompts, replies and turns stand in their own files
+ * (run.h). */
 #include "cli/run.h"
 
 #include "cli/trace.h"

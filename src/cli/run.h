@@ -1,4 +1,5 @@
-/* The parts of `lanewise run`: options (run.c), prompts (run_prompt.c), one reply (run_reply.c), turns (run_chat.c). */
+/* The parts of `lanewise run`: options (run.c), prompts (run_prompt.c), one reply (run_reply.c), turns
+ * (run_chat.c). */
 #ifndef LW_CLI_RUN_H
 #define LW_CLI_RUN_H
 
@@ -43,8 +44,8 @@ typedef struct lw_reply {
     bool reader_gone; /* standard output was closed */
 } lw_reply;
 
-/* Generates and, without --json, streams to standard output. reply is zeroed before; the caller deinits it whatever
- * comes back. Ctrl-C ends it with LW_FINISH_STOPPED. */
+/* Generates and, without --json, streams to standard output. reply is zeroed before; the caller deinits it
+ * whatever comes back. Ctrl-C ends it with LW_FINISH_STOPPED. */
 lw_status lw_run_reply(lw_run *run, const lw_ids *prompt, lw_reply *reply, lw_diag *d) LW_MUST_USE;
 void lw_reply_deinit(lw_reply *reply);
 

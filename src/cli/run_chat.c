@@ -41,7 +41,8 @@ static bool history_add_reply(json_t *history, const lw_reply *reply, lw_diag *d
     const lw_think_parts parts = lw_think_split(text, reply->text.count, reply->opened_by_prompt);
     json_t *message = lw_run_message("assistant", parts.content, parts.content_bytes, d);
     if (message != NULL && parts.reasoning != NULL) {
-        json_object_set_new(message, "reasoning_content", json_stringn(parts.reasoning, parts.reasoning_bytes));
+        json_object_set_new(message, "reasoning_content",
+                            json_stringn(parts.reasoning, parts.reasoning_bytes));
     }
     return history_add(history, message);
 }

@@ -12,7 +12,8 @@ json_t *lw_run_message(const char *role, const char *text, size_t count, lw_diag
     json_t *content = json_stringn(text, count);
     if (content == NULL) {
         lw_fail(d, LW_BAD_INPUT,
-                "the %s message is not valid UTF-8; convert it, or use --raw, which replaces broken bytes", role);
+                "the %s message is not valid UTF-8; convert it, or use --raw, which replaces broken bytes",
+                role);
         return NULL;
     }
     json_t *message = json_pack("{s:s, s:o}", "role", role, "content", content);
@@ -86,8 +87,8 @@ static lw_status list_ids(const json_t *list, const char *name, lw_ids *out, lw_
         const json_t *item = json_array_get(list, i);
         const json_int_t id = json_is_integer(item) ? json_integer_value(item) : -1;
         if (id < 0 || id >= LW_LIMIT_VOCAB) {
-            return lw_fail(d, LW_BAD_INPUT, "%s: item %zu is not a token id (a whole number from 0 to %d)", name, i,
-                           LW_LIMIT_VOCAB - 1);
+            return lw_fail(d, LW_BAD_INPUT, "%s: item %zu is not a token id (a whole number from 0 to %d)",
+                           name, i, LW_LIMIT_VOCAB - 1);
         }
         if (lw_ids_append(out, (int32_t)id) != LW_OK) return lw_fail(d, LW_NO_ROOM, "%s: no memory", name);
     }
@@ -108,8 +109,8 @@ static lw_status file_ids(const char *path, lw_ids *out, lw_diag *d)
     json_error_t error;
     json_t *list = json_loadb(bytes, count, 0, &error);
     if (list == NULL) {
-        status = lw_fail(d, LW_BAD_INPUT, "%s: line %d: %s; expected a JSON list of token ids", name, error.line,
-                         error.text);
+        status = lw_fail(d, LW_BAD_INPUT, "%s: line %d: %s; expected a JSON list of token ids", name,
+                         error.line, error.text);
     } else {
         status = list_ids(list, name, out, d);
     }
@@ -126,7 +127,8 @@ lw_status lw_run_prompt_ids(lw_run *run, lw_ids *out, lw_diag *d)
     size_t count = 0;
     lw_status status = lw_read_all(STDIN_FILENO, "standard input", LW_LIMIT_PROMPT_BYTES, &bytes, &count, d);
     if (status != LW_OK) return status;
-    /* A turn is what was said: the line end that echo adds is not part of it. A raw prompt is taken to the byte. */
+    /* A turn is what was said: the line end that echo adds is not part of it. A raw prompt is taken to the
+     * byte. */
     if (!run->raw && count > 0 && bytes[count - 1] == '\n') count--;
     status = text_ids(run, bytes, count, out, d);
     free(bytes);

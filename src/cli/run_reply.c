@@ -17,14 +17,15 @@ typedef struct printer {
     lw_run *run;
     lw_reply *reply;
     lw_detokenizer detokenizer;
-    lw_buf piece;             /* text that one token completed */
+    lw_buf piece; /* text that one token completed */
     lw_think think;
-    int32_t think_open_id, think_close_id;   /* -1: the vocabulary has none */
+    int32_t think_open_id, think_close_id; /* -1: the vocabulary has none */
     lw_progress_line line;
-    lw_status status;         /* of the printer itself */
+    lw_status status; /* of the printer itself */
 } printer;
 
-/* Streams bytes[0, count): the tag that opens a block stands before the dimmed part, the one that closes it inside. */
+/* Streams bytes[0, count): the tag that opens a block stands before the dimmed part, the one that closes it
+ * inside. */
 static bool print_text(printer *p, const char *bytes, size_t count)
 {
     const bool dims = p->run->term.has_color;
@@ -106,7 +107,8 @@ static lw_status tokens_limit(const lw_run *run, size_t prompt_tokens, uint32_t 
     if (prompt_tokens > context) {
         char hint[96] = "";
         if (model != 0) snprintf(hint, sizeof hint, "; this model was made for up to %u", model);
-        return lw_fail(d, LW_BAD_INPUT, "the prompt has %zu tokens, more than the context of %u; --context N sets it%s",
+        return lw_fail(d, LW_BAD_INPUT,
+                       "the prompt has %zu tokens, more than the context of %u; --context N sets it%s",
                        prompt_tokens, context, hint);
     }
     /* The last token of a reply takes no position: a full context still gives one. */
@@ -139,7 +141,8 @@ static lw_status generate(printer *p, const lw_ids *prompt, uint32_t limit, lw_d
     free(ids);
     if (status == LW_OK && p->status == LW_OK) p->status = lw_detokenizer_finish(&p->detokenizer, &p->piece);
     if (status == LW_OK && p->status == LW_OK && !p->reply->reader_gone) (void)print_piece(p);
-    if (status == LW_OK && p->status != LW_OK) status = lw_fail(d, p->status, "no memory for the reply's text");
+    if (status == LW_OK && p->status != LW_OK)
+        status = lw_fail(d, p->status, "no memory for the reply's text");
     return status;
 }
 
@@ -202,7 +205,8 @@ static const char *finish_name(lw_finish finish)
     return "interrupted";
 }
 
-/* The first token of a reply comes from the prompt's last row: decoding computes one row less than it draws. */
+/* The first token of a reply comes from the prompt's last row: decoding computes one row less than it draws.
+ */
 static double decode_rows(const lw_generate_result *result)
 {
     return result->tokens > 1 ? (double)(result->tokens - 1) : 0.0;
@@ -215,14 +219,14 @@ static json_t *report_object(const lw_reply *reply)
     lw_token_sha(reply->ids.ids, reply->ids.count, sha);
     json_t *ids = json_array();
     for (size_t i = 0; i < reply->ids.count; i++) json_array_append_new(ids, json_integer(reply->ids.ids[i]));
-    json_t *timings = json_pack("{s:f, s:f, s:f, s:f}", "prompt_ms", (double)result->prompt_ns * 1e-6, "decode_ms",
-                                (double)result->decode_ns * 1e-6, "prompt_tok_s",
+    json_t *timings = json_pack("{s:f, s:f, s:f, s:f}", "prompt_ms", (double)result->prompt_ns * 1e-6,
+                                "decode_ms", (double)result->decode_ns * 1e-6, "prompt_tok_s",
                                 per_second(result->prompt_rows, result->prompt_ns), "decode_tok_s",
                                 per_second(decode_rows(result), result->decode_ns));
     const char *text = reply->text.count > 0 ? reply->text.bytes : "";
-    return json_pack("{s:o, s:s%, s:s, s:s, s:I, s:I, s:o}", "ids", ids, "text", text, reply->text.count, "token_sha",
-                     sha, "finish", finish_name(result->finish), "prompt_tokens", (json_int_t)reply->prompt_tokens,
-                     "seed", (json_int_t)reply->seed, "timings", timings);
+    return json_pack("{s:o, s:s%, s:s, s:s, s:I, s:I, s:o}", "ids", ids, "text", text, reply->text.count,
+                     "token_sha", sha, "finish", finish_name(result->finish), "prompt_tokens",
+                     (json_int_t)reply->prompt_tokens, "seed", (json_int_t)reply->seed, "timings", timings);
 }
 
 void lw_run_report(const lw_run *run, const lw_reply *reply)
@@ -235,7 +239,7 @@ void lw_run_report(const lw_run *run, const lw_reply *reply)
     if (reply->reader_gone) return;
     char device[128];
     lw_engine_describe(run->model.engine, device, sizeof device);
-    fprintf(stderr, "prompt %u tokens, %.1f tok/s; reply %u tokens, %.1f tok/s; %s; %s\n", result->prompt_rows,
-            per_second(result->prompt_rows, result->prompt_ns), result->tokens,
+    fprintf(stderr, "prompt %u tokens, %.1f tok/s; reply %u tokens, %.1f tok/s; %s; %s\n",
+            result->prompt_rows, per_second(result->prompt_rows, result->prompt_ns), result->tokens,
             per_second(decode_rows(result), result->decode_ns), finish_name(result->finish), device);
 }

@@ -24,7 +24,8 @@ static void interrupt_noted(int number)
 
 void lw_interrupt_arm(void)
 {
-    /* No SA_RESTART: a read of the next line must end. Reset: a second Ctrl-C works even where nobody asks the flag. */
+    /* No SA_RESTART: a read of the next line must end. Reset: a second Ctrl-C works even where nobody asks
+     * the flag. */
     struct sigaction action = { .sa_handler = interrupt_noted, .sa_flags = (int)SA_RESETHAND };
     sigemptyset(&action.sa_mask);
     interrupt_flag = 0;

@@ -1,8 +1,9 @@
-/* The terminal: what the process was started with, colours, the progress line, Ctrl-C, and how errors are printed.
- * main makes one lw_term and passes it to the verb. The signal flag in term.c is the only mutable global.
+/* The terminal: what the process was started with, colours, the progress line, Ctrl-C, and how errors are
+ * printed. main makes one lw_term and passes it to the verb. The signal flag in term.c is the only mutable
+ * global.
  *
- * Exit codes: 0 done, 1 failed, 2 the command line was wrong, 130 ended by Ctrl-C. A reader that closes our standard
- * output has what it wanted: the process ends quietly with 0.
+ * Exit codes: 0 done, 1 failed, 2 the command line was wrong, 130 ended by Ctrl-C. A reader that closes our
+ * standard output has what it wanted: the process ends quietly with 0.
  */
 #ifndef LW_CLI_TERM_H
 #define LW_CLI_TERM_H
@@ -43,11 +44,12 @@ lw_progress lw_progress_of_line(lw_progress_line *line);
 void lw_interrupt_arm(void);
 bool lw_interrupted(void);
 
-/* Writes to standard output and flushes. False: nobody reads any more (quiet), or the write failed; the stream
- * keeps the mark, so lw_out_finish reports it even where a caller does not look. */
+/* Writes to standard output and flushes. False: nobody reads any more (quiet), or the write failed; the
+ * stream keeps the mark, so lw_out_finish reports it even where a caller does not look. */
 bool lw_out_write(const char *bytes, size_t count);
 
-/* Prints one JSON object and a line end to standard output and frees it. False as above, or memory ran out. */
+/* Prints one JSON object and a line end to standard output and frees it. False as above, or memory ran out.
+ */
 bool lw_out_json(json_t *object);
 
 /* Flushes standard output at the end of the process and turns exit_code into the final one. */

@@ -7,7 +7,8 @@ size_t lw_think_scan(lw_think *think, const char *bytes, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         const char *tag = think->inside ? LW_THINK_CLOSE : LW_THINK_OPEN;
-        /* A tag's first byte stands nowhere else in it, so a failed match restarts at this byte or the next. */
+        /* A tag's first byte stands nowhere else in it, so a failed match restarts at this byte or the next.
+         */
         if (bytes[i] != tag[think->matched]) think->matched = 0;
         if (bytes[i] == tag[think->matched]) think->matched++;
         if (tag[think->matched] != '\0') continue;

@@ -1,5 +1,5 @@
-/* Reasoning in replies: text between <think> and </think>. Used for dimming while a reply streams and for keeping
- * what was thought apart in a conversation's history.
+/* Reasoning in replies: text between <think> and </think>. Used for dimming while a reply streams and for
+ * keeping what was thought apart in a conversation's history.
  */
 #ifndef LW_CLI_THINK_H
 #define LW_CLI_THINK_H
@@ -12,10 +12,11 @@
 /* Follows a text that comes in pieces of any cut. Zero it, with inside as the prompt left it. */
 typedef struct lw_think {
     bool inside;
-    uint32_t matched;   /* bytes of the expected tag that the last bytes are */
+    uint32_t matched; /* bytes of the expected tag that the last bytes are */
 } lw_think;
 
-/* The count of bytes up to and with the next tag that changes inside, or all of them; inside is then as after it. */
+/* The count of bytes up to and with the next tag that changes inside, or all of them; inside is then as after
+ * it. */
 size_t lw_think_scan(lw_think *think, const char *bytes, size_t count);
 
 /* True if the text, white space at its end left out, ends with the opening tag. */

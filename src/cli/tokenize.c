@@ -13,13 +13,13 @@ typedef struct tokenize {
 } tokenize;
 
 static const char tokenize_summary[] =
-    "Prints the token ids of TEXT, or of standard input. The tokenizer's post-processor is applied (a BOS where the\n"
+    "Prints the token ids of TEXT, or of standard input. The tokenizer's post-processor is applied (a BOS "
+    "where the\n"
     "model wants one) and special tokens are recognised, as for `lanewise run --raw`.";
 
-static const char tokenize_examples[] =
-    "  lanewise tokenize models/lfm3-mlx4 'Hello, world'\n"
-    "  lanewise tokenize models/lfm3-mlx4 --pieces '<|im_start|>user'\n"
-    "  lanewise tokenize models/lfm3-mlx4 --json <book.txt\n";
+static const char tokenize_examples[] = "  lanewise tokenize models/lfm3-mlx4 'Hello, world'\n"
+                                        "  lanewise tokenize models/lfm3-mlx4 --pieces '<|im_start|>user'\n"
+                                        "  lanewise tokenize models/lfm3-mlx4 --json <book.txt\n";
 
 /* The bytes of id as a JSON string with its quotes; bytes that are no UTF-8 by themselves as \xNN. */
 static lw_status piece_text(const tokenize *t, int32_t id, lw_buf *out)

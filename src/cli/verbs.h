@@ -1,4 +1,5 @@
-/* The verbs of the command line, one file each. argv starts after the verb; each returns an exit code (term.h). */
+/* The verbs of the command line, one file each. argv starts after the verb; each returns an exit code
+ * (term.h). */
 #ifndef LW_CLI_VERBS_H
 #define LW_CLI_VERBS_H
 

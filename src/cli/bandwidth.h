@@ -1,0 +1,12 @@
+/* How fast this machine's memory is read by a number of threads: the measure against which decoding is held.
+ */
+#ifndef LW_CLI_BANDWIDTH_H
+#define LW_CLI_BANDWIDTH_H
+
+#include "base/status.h"
+
+/* Reads a buffer larger than caches a few times with threads like the engine's (0: all cores); the fastest
+ * pass. */
+lw_status lw_bandwidth_measure(uint32_t threads, double *bytes_per_second, lw_diag *d) LW_MUST_USE;
+
+#endif

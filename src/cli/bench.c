@@ -1,0 +1,322 @@
+/* `lanewise bench`: prompt and reply speed, what decoding reads from memory, and what the model takes of it.
+ * Repetitions are interleaved: each runs the prompt, the reply and the bandwidth probe, so that a machine
+ * that slows down slows all three.
+ */
+#include "cli/bandwidth.h"
+#include "cli/load.h"
+#include "cli/synth.h"
+#include "cli/verbs.h"
+
+#include "base/clock.h"
+#include "base/rng.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    PROMPT_DEFAULT = 512,
+    DECODE_DEFAULT = 64,
+    REPS_DEFAULT = 3,
+    REPS_MAX = 1000,
+    RUN_TOKENS_MAX = 1 << 20
+};
+
+typedef struct bench {
+    const char *synth_name;
+    uint32_t prompt, decode, reps;
+    bool json;
+    lw_load_options load;
+    lw_loaded model;
+    lw_synth synth;
+    uint64_t weight_bytes, token_bytes;  /* all weights; those that one decoded token reads */
+    uint64_t anon_before, anon_after;    /* resident anonymous memory around loading */
+    double *prompt_rates, *decode_rates; /* [reps] tokens a second */
+    double *read_rates;                  /* [reps] bytes a second */
+} bench;
+
+typedef struct spread {
+    double min, median, max;
+} spread;
+
+static const char bench_summary[] = "Measures prompt and reply tokens a second, the memory that a loaded "
+                                    "model takes, and the share of this machine's\n"
+                                    "read bandwidth (measured in the same run) that decoding uses. --synth "
+                                    "takes no MODEL: random weights at the shape\n"
+                                    "of a real checkpoint; only a header is written (under /tmp, removed at "
+                                    "once), the weights are made in memory.";
+
+static const char bench_examples[] =
+    "  lanewise bench models/lfm3-mlx4\n"
+    "  lanewise bench --synth lfm3-1.7b-4bit --threads 2\n"
+    "  lanewise bench --synth lfm2-1.2b-bf16 --prompt 128 --decode 32 --json\n";
+
+/* "RssAnon" of this process in bytes; 0 where the kernel does not say. */
+static uint64_t anonymous_bytes(void)
+{
+    FILE *file = fopen("/proc/self/status", "re");
+    char line[256];
+    uint64_t kib = 0;
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        if (sscanf(line, "RssAnon: %" SCNu64 " kB", &kib) == 1) break;
+    }
+    if (file != NULL) fclose(file);
+    return kib * 1024;
+}
+
+/* A step reads every weight that an op of the forward names, once; of an embedding table its one row. */
+static void count_bytes(bench *b, const lw_plan *plan)
+{
+    for (uint32_t i = 0; i < plan->weight_count; i++) {
+        const lw_weight *weight = &plan->weights[i];
+        const uint64_t bytes = lw_weight_bytes(weight);
+        bool whole = false, row = false;
+        for (uint32_t j = plan->entries[0].op_begin; j < plan->entries[0].op_end; j++) {
+            if (plan->ops[j].weight.index != i) continue;
+            if (plan->ops[j].kind == LW_OP_EMBED) row = true;
+            else whole = true;
+        }
+        b->weight_bytes += bytes;
+        if (whole) b->token_bytes += bytes;
+        if (row) b->token_bytes += bytes / weight->rows;
+    }
+}
+
+static lw_status open_synth(bench *b, const lw_term *term, lw_diag *d)
+{
+    lw_progress_line line = lw_progress_line_make(term, "loading");
+    const lw_engine_options options = {
+        .device_options = { .threads = b->load.threads, .isa = b->load.isa },
+        .lanes = 1,
+        .context = b->load.context,
+        .chunk_rows = b->load.chunk,
+        .progress = lw_progress_of_line(&line),
+    };
+    lw_status status = lw_synth_make(b->synth_name, &b->synth, d);
+    if (status != LW_OK) return status;
+    const uint32_t context = lw_family_context(b->synth.checkpoint);
+    status = lw_engine_open_plan(&b->synth.plan, context, &options, &b->model.engine, d);
+    lw_progress_line_clear(&line);
+    lw_synth_drop(&b->synth);
+    if (status == LW_OK) status = lw_stream_open(b->model.engine, &b->model.stream, d);
+    return status;
+}
+
+static lw_status open_model(bench *b, const lw_term *term, const char *dir, lw_diag *d)
+{
+    b->anon_before = anonymous_bytes();
+    if (b->load.context == 0) b->load.context = b->prompt + b->decode;
+    lw_status status = LW_OK;
+    if (b->synth_name != NULL) {
+        status = open_synth(b, term, d);
+    } else {
+        status = lw_load_checkpoint(&b->model, dir, d);
+        if (status == LW_OK) status = lw_load_engine(&b->model, &b->load, term, (lw_trace){ .row = NULL }, d);
+    }
+    if (status != LW_OK) return status;
+    b->anon_after = anonymous_bytes();
+    count_bytes(b, lw_engine_plan(b->model.engine));
+    return LW_OK;
+}
+
+/* ---- measuring ---- */
+
+/* The prompt's tokens a second; leaves the last row's logits wanted. */
+static lw_status run_prompt(bench *b, const int32_t *ids, double *rate, lw_diag *d)
+{
+    lw_stream *stream = b->model.stream;
+    const uint32_t chunk = lw_engine_chunk_rows(b->model.engine);
+    const uint64_t begin = lw_clock_ns();
+    for (uint32_t done = 0; done < b->prompt;) {
+        const uint32_t rows = b->prompt - done < chunk ? b->prompt - done : chunk;
+        const lw_wanted wanted = done + rows == b->prompt ? LW_WANTED_LAST : LW_WANTED_NONE;
+        const lw_status status = lw_stream_forward(stream, ids + done, rows, wanted, d);
+        if (status != LW_OK) return status;
+        lw_stream_commit(stream, rows);
+        done += rows;
+    }
+    *rate = b->prompt * 1e9 / (double)(lw_clock_ns() - begin);
+    return LW_OK;
+}
+
+/* Draws and feeds decode tokens greedily. */
+static lw_status run_decode(bench *b, lw_sampler *sampler, double *rate, lw_diag *d)
+{
+    const lw_sampling greedy = { .temperature = 0.0 };
+    const uint32_t vocab = lw_engine_vocab(b->model.engine);
+    lw_stream *stream = b->model.stream;
+    lw_status status = LW_OK;
+    const uint64_t begin = lw_clock_ns();
+    for (uint32_t i = 0; i < b->decode && status == LW_OK; i++) {
+        const float *logits = NULL;
+        int32_t id = 0;
+        status = lw_stream_logits(stream, 0, &logits, d);
+        if (status == LW_OK) {
+            status = lw_sampler_draw(sampler, &greedy, logits, vocab, lw_stream_committed(stream), &id, d);
+        }
+        if (status == LW_OK) status = lw_stream_forward(stream, &id, 1, LW_WANTED_LAST, d);
+        if (status == LW_OK) lw_stream_commit(stream, 1);
+    }
+    *rate = b->decode * 1e9 / (double)(lw_clock_ns() - begin);
+    return status;
+}
+
+static lw_status measure(bench *b, const int32_t *ids, lw_sampler *sampler, lw_progress_line *line,
+                         lw_diag *d)
+{
+    lw_status status = LW_OK;
+    for (uint32_t i = 0; i < b->reps && status == LW_OK; i++) {
+        lw_progress_line_step(line, i, b->reps);
+        lw_stream_reset(b->model.stream);
+        status = run_prompt(b, ids, &b->prompt_rates[i], d);
+        if (status == LW_OK) status = run_decode(b, sampler, &b->decode_rates[i], d);
+        if (status == LW_OK) status = lw_bandwidth_measure(b->load.threads, &b->read_rates[i], d);
+    }
+    lw_progress_line_clear(line);
+    return status;
+}
+
+static lw_status bench_run(bench *b, const lw_term *term, const char *dir, lw_diag *d)
+{
+    lw_sampler *sampler = NULL;
+    lw_status status = open_model(b, term, dir, d);
+    if (status != LW_OK) return status;
+    int32_t *ids = calloc(b->prompt, sizeof *ids);
+    b->prompt_rates = calloc(b->reps, sizeof(double));
+    b->decode_rates = calloc(b->reps, sizeof(double));
+    b->read_rates = calloc(b->reps, sizeof(double));
+    if (ids == NULL || b->prompt_rates == NULL || b->decode_rates == NULL || b->read_rates == NULL) {
+        status = lw_fail(d, LW_NO_ROOM, "no memory for %u repetitions", b->reps);
+    }
+    const uint32_t vocab = lw_engine_vocab(b->model.engine);
+    lw_rng rng = lw_rng_make(1);
+    for (uint32_t i = 0; status == LW_OK && i < b->prompt; i++) ids[i] = (int32_t)lw_rng_below(&rng, vocab);
+    if (status == LW_OK) status = lw_sampler_make(vocab, &sampler, d);
+    lw_progress_line line = lw_progress_line_make(term, "measuring");
+    if (status == LW_OK) status = measure(b, ids, sampler, &line, d);
+    lw_sampler_free(sampler);
+    free(ids);
+    return status;
+}
+
+/* ---- reporting ---- */
+
+static int compare_doubles(const void *a, const void *b)
+{
+    const double left = *(const double *)a, right = *(const double *)b;
+    return (left > right) - (left < right);
+}
+
+static spread spread_of(double *values, uint32_t count)
+{
+    qsort(values, count, sizeof *values, compare_doubles);
+    const double upper = values[count / 2], lower = values[(count - 1) / 2];
+    return (spread){ .min = values[0], .median = (lower + upper) / 2, .max = values[count - 1] };
+}
+
+static json_t *spread_object(spread s)
+{
+    return json_pack("{s:f, s:f, s:f}", "median", s.median, "min", s.min, "max", s.max);
+}
+
+static void report(bench *b, const char *name)
+{
+    char device[128];
+    lw_engine_describe(b->model.engine, device, sizeof device);
+    const spread prompt = spread_of(b->prompt_rates, b->reps), decode = spread_of(b->decode_rates, b->reps);
+    const spread reads = spread_of(b->read_rates, b->reps);
+    const double share = decode.median * (double)b->token_bytes / reads.median;
+    if (b->json) {
+        lw_out_json(json_pack(
+            "{s:s, s:s, s:i, s:i, s:i, s:o, s:o, s:I, s:I, s:o, s:f, s:I, s:I}", "model", name, "device",
+            device, "prompt_tokens", (int)b->prompt, "decode_tokens", (int)b->decode, "reps", (int)b->reps,
+            "prompt_tok_s", spread_object(prompt), "decode_tok_s", spread_object(decode), "weight_bytes",
+            (json_int_t)b->weight_bytes, "bytes_per_token", (json_int_t)b->token_bytes, "read_bytes_s",
+            spread_object(reads), "bandwidth_share", share, "anon_bytes", (json_int_t)b->anon_after,
+            "anon_bytes_before_load", (json_int_t)b->anon_before));
+        return;
+    }
+    const double mib = 1 << 20;
+    printf("model       %s%s\ndevice      %s\n", name, b->synth_name != NULL ? " (random weights)" : "",
+           device);
+    printf("prompt      %10.1f tok/s (%.1f to %.1f), %u tokens\n", prompt.median, prompt.min, prompt.max,
+           b->prompt);
+    printf("decode      %10.1f tok/s (%.1f to %.1f), %u tokens\n", decode.median, decode.min, decode.max,
+           b->decode);
+    printf("per token   %10.1f MiB of weights read, as stored in the checkpoint\n",
+           (double)b->token_bytes / mib);
+    printf("bandwidth   %10.1f GB/s (%.1f to %.1f) read here; decoding uses %.0f %%\n", reads.median * 1e-9,
+           reads.min * 1e-9, reads.max * 1e-9, share * 100);
+    printf("memory      %10.1f MiB resident and anonymous after loading (%.1f before), for %.1f MiB of "
+           "weights\n",
+           (double)b->anon_after / mib, (double)b->anon_before / mib, (double)b->weight_bytes / mib);
+    printf("            median (least to most) of %u repetitions, prompt, decode and bandwidth in turn\n",
+           b->reps);
+}
+
+static void bench_close(bench *b)
+{
+    lw_loaded_close(&b->model);
+    if (b->synth_name != NULL) lw_synth_close(&b->synth);
+    free(b->prompt_rates);
+    free(b->decode_rates);
+    free(b->read_rates);
+}
+
+static size_t bench_options(bench *b, lw_option *table)
+{
+    const lw_option options[] = {
+        { .name = "synth", .value = "SHAPE", .text = &b->synth_name, .help = LW_SYNTH_SHAPES },
+        { .name = "prompt",
+          .value = "N",
+          .u32 = &b->prompt,
+          .min = 1,
+          .max = RUN_TOKENS_MAX,
+          .help = "tokens of the prompt; default: 512" },
+        { .name = "decode",
+          .value = "N",
+          .u32 = &b->decode,
+          .min = 1,
+          .max = RUN_TOKENS_MAX,
+          .help = "tokens of the reply; default: 64" },
+        { .name = "reps",
+          .value = "N",
+          .u32 = &b->reps,
+          .min = REPS_DEFAULT,
+          .max = REPS_MAX,
+          .help = "repetitions; default: 3" },
+        { .name = "json", .flag = &b->json, .help = "one JSON object" },
+    };
+    memcpy(table, options, sizeof options);
+    const size_t count = sizeof options / sizeof options[0];
+    return count + lw_load_options_table(&b->load, table + count);
+}
+
+int lw_verb_bench(const lw_term *term, int argc, char **argv)
+{
+    bench b = { .prompt = PROMPT_DEFAULT, .decode = DECODE_DEFAULT, .reps = REPS_DEFAULT };
+    lw_option options[LW_OPTIONS_MAX];
+    const size_t option_count = bench_options(&b, options);
+    const lw_usage usage = {
+        .verb = "bench",
+        .arguments = "MODEL",
+        .arguments_max = 1,
+        .summary = bench_summary,
+        .examples = bench_examples,
+        .options = options,
+        .option_count = option_count,
+    };
+    lw_arguments arguments;
+    int code = LW_EXIT_OK;
+    if (!lw_options_ready(&usage, argc, argv, &arguments, &code)) return code;
+    if ((arguments.count == 1) == (b.synth_name != NULL)) {
+        return lw_usage_error("bench", "give either MODEL or --synth SHAPE");
+    }
+    const char *name = b.synth_name != NULL ? b.synth_name : arguments.values[0];
+    lw_diag d;
+    if (bench_run(&b, term, name, &d) != LW_OK) code = lw_error("%s", d.text);
+    else report(&b, name);
+    bench_close(&b);
+    return code;
+}
