@@ -3,8 +3,9 @@
     python3 tests/ref/ref_sample.py > tests/golden/sample.txt     writes the file
     python3 tests/ref/ref_sample.py --check                       compares it with the stored one
 
-Written from the definition, not from the C code. Python's exp and log are the platform's; a stored token only
-depends on them if two candidates tie to the last bit. Logits are made from integers: the same floats everywhere.
+Written from the definition, not from the C code. Python's exp and log are the platform's; a stored token
+only depends on them if two candidates tie to the last bit. Logits are made from integers, so they are the
+same floats everywhere.
 """
 import hashlib
 import math
