@@ -47,7 +47,7 @@ ifeq ($(VARIANT),fuzz)
 COVERAGE := -fsanitize=fuzzer-no-link
 endif
 NOT_EXTRA := $(filter-out -D% -U% -I% -L% -W% -g% -fstack-% -fcf-% -fdebug-% -fPI% -pie,$(EXTRA))
-$(if $(NOT_EXTRA),$(error EXTRA takes no $(NOT_EXTRA): flags that could change a sum are in the Makefile only))
+$(if $(NOT_EXTRA),$(error EXTRA takes no $(NOT_EXTRA): what could change a sum stands in the Makefile))
 # gcc contracts a*b+c to fma unless told not to; where an fma is meant, the source says fma.
 NUMBERS := -ffp-contract=off
 CPP_FLAGS := -Isrc -Iinclude -D_GNU_SOURCE -DLW_VERSION='"$(VERSION)"' $(PACKAGE_FLAGS)
