@@ -24,6 +24,7 @@ enum {
     CHUNK_TILES = LW_CHUNK_POSITIONS / LW_PAGE_POSITIONS,
     PANEL = 2 * SIMD_WIDTH,     /* lanes that stand side by side in a widened tile */
     BLOCK_QUERIES = 6,          /* queries that share one load of a widened vector */
+    SUM_QUERIES = 4,            /* queries whose l are summed side by side */
     NARROW_QUERIES = 4,         /* the same of a bf16 vector; a block with no more is not worth a widened copy */
 };
 _Static_assert(TILE % PANEL == 0 && LW_CPU_DIM_ROUND % PANEL == 0, "tiles and padded dims are whole panels");
@@ -178,15 +179,18 @@ static const lw_bf16 *head_at(const block *b, size_t row, uint32_t slot)
     return (const lw_bf16 *)(const void *)bytes + b->head_kv * args->head_dim * 2 * TILE;
 }
 
-/* steps x lanes of bf16 into panels; lanes past them are 0. */
+/* steps x lanes of bf16 into panels, read in the order of memory; lanes past them are 0. */
 static void widen(const lw_bf16 *from, size_t steps, size_t lanes, float *to)
 {
-    for (size_t lane = 0; lane < lanes; lane += PANEL) {
-        for (size_t step = 0; step < steps; step++) {
-            for (size_t at = lane; at < lane + PANEL; at += SIMD_WIDTH, to += SIMD_WIDTH) {
-                const bool none = at >= lanes;
-                simd_store(to, none ? simd_set(0.0f) : simd_load_bf_some(from + step * lanes + at, lanes - at));
-            }
+    const size_t whole = lanes / SIMD_WIDTH * SIMD_WIDTH, padded = size_round_up(lanes, PANEL);
+    for (size_t step = 0; step < steps; step++, from += lanes) {
+        float *at = to + step * PANEL;
+        for (size_t lane = 0; lane < whole; lane += SIMD_WIDTH) {
+            simd_store(at + lane / PANEL * steps * PANEL + lane % PANEL, simd_load_bf(from + lane));
+        }
+        for (size_t lane = whole; lane < padded; lane += SIMD_WIDTH) {
+            const simd_f some = lane < lanes ? simd_load_bf_some(from + lane, lanes - lane) : simd_set(0.0f);
+            simd_store(at + lane / PANEL * steps * PANEL + lane % PANEL, some);
         }
     }
 }
@@ -224,16 +228,31 @@ static float scores_mask(const block *b, float *scores, const run *r)
     return simd_max_lanes(largest);
 }
 
-/* p of a query's visible keys from its scores, and l continued by them; masked p are 0 and not summed. */
-static void scores_exp(float *scores, const run *r, float m, float *l)
+/* p of a query's keys from its scores; those of masked keys are 0. */
+static void scores_exp(float *scores, float m)
 {
     const simd_f top = simd_set(m);
     for (size_t i = 0; i < TILE; i += SIMD_WIDTH) {
         simd_store(scores + i, simd_exp(simd_sub(simd_load(scores + i), top)));
     }
-    float sum = *l;
-    for (size_t key = r->key_begin; key < r->key_end; key++) sum += scores[key];
-    *l = sum;
+}
+
+/* Continues each query's l by its p, keys ascending; queries go side by side, since one chain alone only waits. */
+static void sums_continue(float *l, const float *p, size_t queries, const run *r)
+{
+    size_t query = 0;
+    for (; query + SUM_QUERIES <= queries; query += SUM_QUERIES) {
+        float sums[SUM_QUERIES];
+        memcpy(sums, l + query, sizeof sums);
+        for (size_t key = r->key_begin; key < r->key_end; key++) {
+            SIMD_UNROLL
+            for (size_t i = 0; i < SUM_QUERIES; i++) sums[i] += p[(query + i) * TILE + key];
+        }
+        memcpy(l + query, sums, sizeof sums);
+    }
+    for (; query < queries; query++) {
+        for (size_t key = r->key_begin; key < r->key_end; key++) l[query] += p[query * TILE + key];
+    }
 }
 
 static void fade_values(float *o, size_t count, float by)
@@ -271,9 +290,10 @@ static void run_attend(const block *b, const run *r, const matrix *keys, const m
     for (size_t i = 0; i < count; i++) {
         b->m[first + i] = b->m_new[first + i];
         b->l[first + i] *= b->fade[first + i];
-        scores_exp(scores + i * TILE, r, b->m[first + i], &b->l[first + i]);
+        scores_exp(scores + i * TILE, b->m[first + i]);
         fade_values(o + i * b->dim_pad, b->dim_pad, b->fade[first + i]);
     }
+    sums_continue(b->l + first, scores, count, r);
     const chains sum = {
         .m = *values, .coefs = scores, .coef_stride = TILE,
         .out = o, .out_stride = b->dim_pad, .begin = r->key_begin, .end = r->key_end,
