@@ -4,8 +4,8 @@
  *   2. Else, with model.safetensors: that file.
  *   3. Else every *.safetensors except ref64.safetensors, adapter* and side files.
  *   4. In each case side files too: mtp*.safetensors and model_extra_tensors.safetensors carry draft heads
- *      that converters leave out. A tensor of mtp*.safetensors whose name does not begin with "mtp." gets that
- *      in front.
+ *      that converters leave out. A tensor of mtp*.safetensors whose name does not begin with "mtp." gets
+ *      that in front.
  * A tensor that stands in two files is an error: there is no telling which one is meant.
  */
 #include "model/checkpoint.h"

@@ -295,7 +295,7 @@ lw_status lw_config_ids(const lw_config *config, const char *keys, int32_t *ids,
     return LW_OK;
 }
 
-const lw_config *lw_config_child(lw_config *config, const char *keys)
+lw_config *lw_config_child(lw_config *config, const char *keys)
 {
     if (config == NULL) return NULL;
     const json_t *value = lw_config_get(config, keys);
