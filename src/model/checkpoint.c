@@ -364,12 +364,23 @@ uint64_t lw_checkpoint_bytes(const lw_checkpoint *checkpoint)
     return checkpoint->bytes;
 }
 
+/* Hints only: pages that stay, or come late, cost memory or time but never change an answer. */
+static void advise(uintptr_t begin, uintptr_t end, int advice)
+{
+    if (begin < end) (void)madvise((void *)begin, end - begin, advice);
+}
+
+void lw_checkpoint_prefetch(const lw_checkpoint *checkpoint, const lw_tensor *tensor)
+{
+    (void)checkpoint;
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = (uintptr_t)tensor->bytes;
+    advise(begin / page * page, begin + tensor->byte_count, MADV_WILLNEED);
+}
+
+/* Whole pages inside the tensor: those at its ends may hold its neighbours. */
 void lw_checkpoint_release(const lw_checkpoint *checkpoint, const lw_tensor *tensor)
 {
     (void)checkpoint;
-    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    const uintptr_t begin = size_round_up((uintptr_t)tensor->bytes, page);
-    const uintptr_t end = ((uintptr_t)tensor->bytes + tensor->byte_count) / page * page;
-    /* A hint: pages that stay cost memory, never an answer. */
-    if (begin < end) (void)madvise((void *)begin, end - begin, MADV_DONTNEED);
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = (uintptr_t)tensor->bytes;
+    advise(size_round_up(begin, page), (begin + tensor->byte_count) / page * page, MADV_DONTNEED);
 }

@@ -1,5 +1,5 @@
-/* The reference checkpoints, read whole: every LFM3 weight is found under its name, nothing is left over, and the
- * embedding rows are those of the FP64 references, whose makers read the files with code of their own.
+/* The reference checkpoints, read whole: every LFM3 weight is found under its name, nothing is left over, and
+ * the embedding rows are those of the FP64 references, whose makers read the files with code of their own.
  */
 #include "model/names.h"
 
