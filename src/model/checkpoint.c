@@ -16,6 +16,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,11 +79,12 @@ static const char *path_in(lw_checkpoint *c, const char *name)
 }
 
 /* True if the folder has an entry of that name, a dead link included: opening it then says what is wrong. */
-static bool has_entry(lw_checkpoint *c, const char *name)
+static bool has_entry(const lw_checkpoint *c, const char *name)
 {
     struct stat st;
-    const char *path = path_in(c, name);
-    return path != NULL && lstat(path, &st) == 0;
+    char path[PATH_MAX];
+    const int bytes = snprintf(path, sizeof path, "%s/%s", c->dir, name);
+    return bytes >= 0 && (size_t)bytes < sizeof path && lstat(path, &st) == 0;
 }
 
 static lw_status check_dir(const lw_checkpoint *c, lw_diag *d)
