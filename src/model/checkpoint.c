@@ -4,8 +4,8 @@
  *   2. Else, with model.safetensors: that file.
  *   3. Else every *.safetensors except ref64.safetensors, adapter* and side files.
  *   4. In each case side files too: mtp*.safetensors and model_extra_tensors.safetensors carry draft heads
- *      that converters leave out. A tensor of mtp*.safetensors whose name does not begin with "mtp." gets that
- *      in front.
+ *      that converters leave out. A tensor of mtp*.safetensors whose name does not begin with "mtp." gets
+ *      that in front.
  * A tensor that stands in two files is an error: there is no telling which one is meant.
  */
 #include "model/checkpoint.h"
@@ -16,6 +16,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,11 +79,12 @@ static const char *path_in(lw_checkpoint *c, const char *name)
 }
 
 /* True if the folder has an entry of that name, a dead link included: opening it then says what is wrong. */
-static bool has_entry(lw_checkpoint *c, const char *name)
+static bool has_entry(const lw_checkpoint *c, const char *name)
 {
     struct stat st;
-    const char *path = path_in(c, name);
-    return path != NULL && lstat(path, &st) == 0;
+    char path[PATH_MAX];
+    const int bytes = snprintf(path, sizeof path, "%s/%s", c->dir, name);
+    return bytes >= 0 && (size_t)bytes < sizeof path && lstat(path, &st) == 0;
 }
 
 static lw_status check_dir(const lw_checkpoint *c, lw_diag *d)
@@ -364,12 +366,23 @@ uint64_t lw_checkpoint_bytes(const lw_checkpoint *checkpoint)
     return checkpoint->bytes;
 }
 
+/* Hints only: pages that stay, or come late, cost memory or time but never change an answer. */
+static void advise(uintptr_t begin, uintptr_t end, int advice)
+{
+    if (begin < end) (void)madvise((void *)begin, end - begin, advice);
+}
+
+void lw_checkpoint_prefetch(const lw_checkpoint *checkpoint, const lw_tensor *tensor)
+{
+    (void)checkpoint;
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = (uintptr_t)tensor->bytes;
+    advise(begin / page * page, begin + tensor->byte_count, MADV_WILLNEED);
+}
+
+/* Whole pages inside the tensor: those at its ends may hold its neighbours. */
 void lw_checkpoint_release(const lw_checkpoint *checkpoint, const lw_tensor *tensor)
 {
     (void)checkpoint;
-    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    const uintptr_t begin = size_round_up((uintptr_t)tensor->bytes, page);
-    const uintptr_t end = ((uintptr_t)tensor->bytes + tensor->byte_count) / page * page;
-    /* A hint: pages that stay cost memory, never an answer. */
-    if (begin < end) (void)madvise((void *)begin, end - begin, MADV_DONTNEED);
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = (uintptr_t)tensor->bytes;
+    advise(size_round_up(begin, page), (begin + tensor->byte_count) / page * page, MADV_DONTNEED);
 }

@@ -32,6 +32,9 @@ const char *lw_checkpoint_metadata(const lw_checkpoint *checkpoint, const lw_ten
 /* Bytes of all tensors. */
 uint64_t lw_checkpoint_bytes(const lw_checkpoint *checkpoint);
 
+/* Tells the system that a tensor is read soon, so that a cold file streams in while others are repacked. */
+void lw_checkpoint_prefetch(const lw_checkpoint *checkpoint, const lw_tensor *tensor);
+
 /* Tells the system that a tensor's pages will not be read again (after repacking). */
 void lw_checkpoint_release(const lw_checkpoint *checkpoint, const lw_tensor *tensor);
 

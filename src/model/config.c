@@ -105,8 +105,12 @@ lw_status lw_config_parse(const char *json, size_t count, const char *name, lw_c
     if (status != LW_OK) return status;
     lw_config *config = config_make(name, NULL);
     if (config == NULL) return lw_fail(d, LW_NO_ROOM, "%s: no memory", name);
-    json_error_t error = { .text = "no memory" };
+    json_error_t error = { .text = "" };
     config->root = load_json(json, count, &error);
+    if (config->root == NULL && error.text[0] == '\0') { /* nothing is wrong with the text itself */
+        status = lw_fail(d, LW_NO_ROOM, "%s: no memory", name);
+        goto fail;
+    }
     if (config->root == NULL) {
         status = lw_fail(d, LW_BAD_MODEL, "%s: line %d: %s", name, error.line, error.text);
         goto fail;
@@ -295,7 +299,7 @@ lw_status lw_config_ids(const lw_config *config, const char *keys, int32_t *ids,
     return LW_OK;
 }
 
-const lw_config *lw_config_child(lw_config *config, const char *keys)
+lw_config *lw_config_child(lw_config *config, const char *keys)
 {
     if (config == NULL) return NULL;
     const json_t *value = lw_config_get(config, keys);

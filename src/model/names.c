@@ -50,8 +50,9 @@ typedef struct ask {
     char name[LW_LIMIT_NAME_BYTES]; /* the family's spelling */
     const char *suffix;             /* ".weight" or "" */
     uint32_t stack;                 /* 0: no stack dimension */
-    uint32_t rows;                  /* 0: the file's own */
+    uint32_t rows;                  /* 0 with any_rows */
     uint32_t cols;
+    bool any_rows;                  /* as many as the file has */
 } ask;
 
 typedef struct found {
@@ -274,7 +275,7 @@ static bool has_shape(const lw_tensor *tensor, const ask *a, uint64_t last, uint
     if (first == 1 && tensor->dims[0] != a->stack) return false;
     if (tensor->dims[first + 1] != last) return false;
     const uint64_t stored = tensor->dims[first];
-    if (a->rows != 0 && stored != a->rows) return false;
+    if (!a->any_rows && stored != a->rows) return false;
     if (stored == 0 || stored > LW_LIMIT_VOCAB) return false;
     *rows = (uint32_t)stored;
     return true;
@@ -284,7 +285,7 @@ static void ask_shape(const ask *a, uint64_t last, char text[SHAPE_BYTES])
 {
     char stack[24] = "", rows[24] = "rows";
     if (a->stack != 0) snprintf(stack, sizeof stack, "%" PRIu32 ", ", a->stack);
-    if (a->rows != 0) snprintf(rows, sizeof rows, "%" PRIu32, a->rows);
+    if (!a->any_rows) snprintf(rows, sizeof rows, "%" PRIu32, a->rows);
     snprintf(text, SHAPE_BYTES, "[%s%s, %" PRIu64 "]", stack, rows, last);
 }
 
@@ -437,12 +438,20 @@ static bool fill_affine(lw_names *names, const ask *a, const found *f, lw_weight
     return true;
 }
 
+/* Sizes come from the config, so a zero is the config's fault. */
+static bool fail_empty(lw_names *names, const ask *a)
+{
+    note_add(names, LW_BAD_MODEL, "%s: the config makes it empty", a->name);
+    return false;
+}
+
 static bool matrix(lw_names *names, lw_weight *out, ask *a)
 {
     found f;
     *out = (lw_weight){ 0 };
     a->suffix = ".weight";
-    if (a->cols == 0 || !find(names, a, &f)) {
+    if (a->cols == 0 || (a->rows == 0 && !a->any_rows)) return fail_empty(names, a);
+    if (!find(names, a, &f)) {
         note_missing(names, a);
         return false;
     }
@@ -463,14 +472,13 @@ static bool matrix(lw_names *names, lw_weight *out, ask *a)
 bool lw_names_matrix(lw_names *names, lw_weight *out, uint32_t rows, uint32_t cols, const char *module, ...)
 {
     ask a = { .rows = rows, .cols = cols };
-    LW_ASSERT(rows > 0);
     SPELL_ASK(&a, module);
     return matrix(names, out, &a);
 }
 
 bool lw_names_matrix_any_rows(lw_names *names, lw_weight *out, uint32_t cols, const char *module, ...)
 {
-    ask a = { .cols = cols };
+    ask a = { .cols = cols, .any_rows = true };
     SPELL_ASK(&a, module);
     return matrix(names, out, &a);
 }
@@ -479,9 +487,9 @@ bool lw_names_stack(lw_names *names, lw_weight *out, uint32_t stack, uint32_t ro
                     const char *module, ...)
 {
     ask a = { .stack = stack, .rows = rows, .cols = cols };
-    LW_ASSERT(stack > 0 && rows > 0);
     SPELL_ASK(&a, module);
-    return matrix(names, out, &a);
+    *out = (lw_weight){ 0 };
+    return stack == 0 ? fail_empty(names, &a) : matrix(names, out, &a);
 }
 
 bool lw_names_dense(lw_names *names, lw_weight *out, uint32_t rows, uint32_t cols, const char *name, ...)
@@ -492,6 +500,7 @@ bool lw_names_dense(lw_names *names, lw_weight *out, uint32_t rows, uint32_t col
     char expected[SHAPE_BYTES];
     *out = (lw_weight){ 0 };
     SPELL_ASK(&a, name);
+    if (rows == 0 || cols == 0) return fail_empty(names, &a);
     if (!find(names, &a, &f)) {
         note_missing(names, &a);
         return false;
@@ -499,7 +508,7 @@ bool lw_names_dense(lw_names *names, lw_weight *out, uint32_t rows, uint32_t col
     take(names, f.tensor);
     if (!dense_map(f.tensor->dtype, &map)) return fail_dtype(names, f.tensor);
     const uint64_t count = (uint64_t)rows * cols;
-    if (count == 0 || f.tensor->byte_count / lw_dtype_bytes(f.tensor->dtype) != count) {
+    if (f.tensor->byte_count / lw_dtype_bytes(f.tensor->dtype) != count) {
         snprintf(expected, sizeof expected, "%" PRIu64 " elements", count);
         return fail_shape(names, f.tensor, expected);
     }

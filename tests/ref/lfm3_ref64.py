@@ -88,7 +88,7 @@ class Model:
         return self.round(weight * self.round(scaled))
 
     def inv_freq(self, kind):
-        """(head_dim / 2,) frequencies. A full layer turns only the first part; the exponent is over head_dim."""
+        """(head_dim / 2,) frequencies. A full layer turns only the first part, in steps of head_dim."""
         rope, dim = self.config["rope_parameters"][kind], self.config["head_dim"]
         i = np.arange(dim // 2)
         freq = rope["rope_theta"] ** (-2.0 * i / dim)

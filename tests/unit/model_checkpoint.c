@@ -52,8 +52,29 @@ static void parts_lie_in_different_shards(void **state)
     assert_string_equal(lw_checkpoint_dir(c), f.path);
     assert_non_null(lw_config_get(lw_checkpoint_config(c), "model_type"));
     assert_null(lw_config_get(lw_checkpoint_generation(c), "eos_token_id"));
-    lw_checkpoint_release(c, lw_checkpoint_find(c, "m.biases"));
     assert_int_equal(lw_checkpoint_find(c, "m.biases")->bytes[3], 7);
+    lw_checkpoint_close(c);
+    folder_free(&f);
+}
+
+/* Hints leave the bytes as they are, the tensor's own and those of neighbours on its pages. */
+static void hints_change_nothing(void **state)
+{
+    (void)state;
+    const folder f = folder_make();
+    lw_checkpoint *c;
+    lw_diag d;
+    text_write(&f, "config.json", "{}");
+    safetensors_write(&f, "model.safetensors",
+                      "{\"a\":{\"dtype\":\"U8\",\"shape\":[40000],\"data_offsets\":[3,40003]},"
+                      "\"b\":{\"dtype\":\"U8\",\"shape\":[9],\"data_offsets\":[40003,40012]}}", 40012);
+    assert_int_equal(open_folder(&f, &c, &d), LW_OK);
+    const lw_tensor *a = lw_checkpoint_find(c, "a"), *b = lw_checkpoint_find(c, "b");
+    lw_checkpoint_prefetch(c, a);
+    lw_checkpoint_release(c, a);
+    lw_checkpoint_release(c, b);
+    for (size_t i = 0; i < 40000; i++) assert_int_equal(a->bytes[i], (uint8_t)(i + 3));
+    for (size_t i = 0; i < 9; i++) assert_int_equal(b->bytes[i], (uint8_t)(i + 40003));
     lw_checkpoint_close(c);
     folder_free(&f);
 }
@@ -192,6 +213,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parts_lie_in_different_shards),
+        cmocka_unit_test(hints_change_nothing),
         cmocka_unit_test(wrong_indexes_are_refused),
         cmocka_unit_test(several_files_without_an_index_are_joined),
         cmocka_unit_test(side_files_are_found_under_mtp),

@@ -107,7 +107,7 @@ static void children_name_their_path(void **state)
     lw_diag d;
     double value;
     uint32_t whole;
-    lw_config *rope = (lw_config *)(uintptr_t)lw_config_child(c, "rope_parameters|rope");
+    lw_config *rope = lw_config_child(c, "rope_parameters|rope");
     const lw_config *full = lw_config_child(rope, "full"), *none = lw_config_child(rope, "none");
     assert_int_equal(lw_config_f64(full, "theta", NULL, &value, &d), LW_OK);
     assert_true(value == 1e6);

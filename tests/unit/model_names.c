@@ -272,11 +272,16 @@ static void everything_missing_comes_in_one_error(void **state)
     assert_int_equal(w.rows, 8);
     assert_false(lw_names_dense(b->names, &w, 1, 7, "norm.weight"));
     assert_false(lw_names_matrix(b->names, &w, 8, 2, "wide"));
+    assert_false(lw_names_matrix(b->names, &w, 0, 8, "wide"));
+    assert_false(lw_names_matrix_any_rows(b->names, &w, 0, "wide"));
+    assert_false(lw_names_stack(b->names, &w, 0, 2, 8, "wide"));
+    assert_false(lw_names_dense(b->names, &w, 0, 8, "norm.weight"));
     for (int i = 0; i < 20; i++)
         assert_false(lw_names_matrix(b->names, &w, 2, 4, "layers.%d.self_attn.out_proj", i));
     assert_int_equal(lw_names_finish(b->names, &b->d), LW_BAD_MODEL);
     assert_names(
-        b->d.text, "22 weights", "7 elements", "BF16 [2, 8]", "[8, 2]", "layers.3.self_attn.out_proj.weight",
+        b->d.text, "26 weights", "7 elements", "BF16 [2, 8]", "[8, 2]", "wide: the config makes it empty",
+        "layers.3.self_attn.out_proj.weight",
         "tried model.layers.3.self_attn.out_proj.weight, model.layers.3.self_attn.o_proj.weight", "more");
     assert_null(strstr(b->d.text, "layers.19."));
     build_free(b);
