@@ -2,7 +2,7 @@
 #   make           build/lanewise            make help      all targets
 #   make demo      install, build, talk      make check     every test that this machine can run
 # Variables: WERROR=1 warnings are errors; CC=gcc|clang; BUILD=folder; VARIANT=native|asan|tsan|fuzz|plain;
-# EXTRA=flags put before ours, so ours win; TEST_JOBS=programs at once.
+# EXTRA=more flags, of kinds that cannot change a sum; TEST_JOBS=programs at once.
 
 ifeq ($(origin CC),default)
 CC := gcc
@@ -46,6 +46,8 @@ SAN_plain := -O0
 ifeq ($(VARIANT),fuzz)
 COVERAGE := -fsanitize=fuzzer-no-link
 endif
+NOT_EXTRA := $(filter-out -D% -U% -I% -L% -W% -g% -fstack-% -fcf-% -fdebug-% -fPI% -pie,$(EXTRA))
+$(if $(NOT_EXTRA),$(error EXTRA takes no $(NOT_EXTRA): what could change a sum stands in the Makefile))
 # gcc contracts a*b+c to fma unless told not to; where an fma is meant, the source says fma.
 NUMBERS := -ffp-contract=off
 CPP_FLAGS := -Isrc -Iinclude -D_GNU_SOURCE -DLW_VERSION='"$(VERSION)"' $(PACKAGE_FLAGS)

@@ -1,5 +1,6 @@
 /* Prints what one drawn row costs: milliseconds per row for each setting, on peaked and on flat logits.
- * Usage: sample_speed [vocab [rows]]. One thread; the best of several batches, so that a shared machine's pauses fall out.
+ * Usage: sample_speed [vocab [rows]]. One thread; the best of several batches, so that a shared machine's
+ * pauses fall out.
  */
 #include "base/clock.h"
 #include "base/limits.h"
@@ -33,7 +34,8 @@ static const shape shapes[] = { { "peaked", 3.0f }, { "wide", 1.0f }, { "flat", 
 
 enum { BATCHES = 9 };
 
-static double row_ms(lw_sampler *sampler, const lw_sampling *sampling, const float *logits, uint32_t vocab, uint32_t rows)
+static double row_ms(lw_sampler *sampler, const lw_sampling *sampling, const float *logits, uint32_t vocab,
+                     uint32_t rows)
 {
     uint64_t best_ns = UINT64_MAX;
     uint64_t position = 0;

@@ -1,4 +1,4 @@
-"""Reads and writes safetensors files with numpy alone. bf16 stays as its 16-bit words; as_f64 widens any float."""
+"""Reads and writes safetensors files with numpy alone. bf16 stays as 16-bit words; as_f64 widens floats."""
 import json
 import struct
 from typing import NamedTuple
@@ -7,8 +7,8 @@ import numpy as np
 
 NUMPY_OF = {
     "BOOL": np.bool_, "U8": np.uint8, "I8": np.int8, "I16": np.int16, "U16": np.uint16, "F16": np.float16,
-    "BF16": np.uint16, "I32": np.int32, "U32": np.uint32, "F32": np.float32, "I64": np.int64, "U64": np.uint64,
-    "F64": np.float64,
+    "BF16": np.uint16, "I32": np.int32, "U32": np.uint32, "F32": np.float32, "I64": np.int64,
+    "U64": np.uint64, "F64": np.float64,
 }
 
 
@@ -38,7 +38,8 @@ def write(path, tensors, metadata=None):
     at = 0
     for name, tensor in tensors.items():
         size = tensor.data.nbytes
-        header[name] = {"dtype": tensor.dtype, "shape": list(tensor.data.shape), "data_offsets": [at, at + size]}
+        shape = list(tensor.data.shape)
+        header[name] = {"dtype": tensor.dtype, "shape": shape, "data_offsets": [at, at + size]}
         at += size
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)

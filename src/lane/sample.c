@@ -1,8 +1,8 @@
 /* The keyed sampler's quick method: scan, cut, race.
- * The scan finds the highest logit of each block and refuses what no draw is defined for; the filters (sample_select.c)
- * turn top_k, top_p and min_p into the last rank that is kept; the race finds the winner among the kept. In the race a
- * noise is worth its two logarithms only if its key is high enough to lift the block's highest logit past the best so
- * far, which is one integer compare per id.
+ * The scan finds the highest logit of each block and refuses what no draw is defined for; the filters
+ * (sample_select.c) turn top_k, top_p and min_p into the last rank that is kept; the race finds the winner
+ * among the kept. In the race a noise is worth its two logarithms only if its key is high enough to lift the
+ * block's highest logit past the best so far, which is one integer compare per id.
  */
 #include "lane/sample.h"
 
@@ -34,7 +34,7 @@ lw_status lw_sampler_make(uint32_t vocab, lw_sampler **out, lw_diag *d)
 {
     *out = NULL;
     if (vocab == 0 || vocab > LW_LIMIT_VOCAB)
-        return lw_fail(d, LW_BAD_INPUT, "sampler: a vocabulary of %u ids is outside 1 to %d", vocab, LW_LIMIT_VOCAB);
+        return lw_fail(d, LW_BAD_INPUT, "sampler: vocabulary %u is outside 1 to %d", vocab, LW_LIMIT_VOCAB);
     const size_t blocks = size_div_up(vocab, LW__SAMPLE_BLOCK);
     const size_t ranks = (size_t)vocab + LW__SAMPLE_BLOCK;
     lw_sampler *sampler = calloc(1, sizeof *sampler);
@@ -62,7 +62,7 @@ void lw_sampler_free(lw_sampler *sampler)
     free(sampler);
 }
 
-/* --- the race ----------------------------------------------------------------------------------------------------- */
+/* --- the race ------------------------------------------------------------------------------------------- */
 
 typedef struct leader {
     uint64_t of_position;   /* the key before the id enters it */
@@ -81,11 +81,12 @@ static void race_enter(const lw__row *row, leader *lead, uint64_t rank, uint64_t
 
 /* A key below the returned one cannot lift scaled_most, or anything below it, to best.
  *
- * To reach best, the noise must be at least lift = best - scaled_most. The computed noise and sum differ from the true
- * ones by roundings: a noise below 40 that went through two logarithms good to an ulp is off by less than 2^-44, the
- * difference and the sum by 2^-52 of the greater operand. The margin exceeds these sixteen times over, so no u below
- * u_least = exp(-exp(-lift)) is enough; computing u_least adds a few units of 2^-53, and a key's u lies within one unit
- * of its high 53 bits: eight units cover both. The highest keys are always let through: there u is 1, the noise infinite. */
+ * To reach best, the noise must be at least lift = best - scaled_most. The computed noise and sum differ
+ * from the true ones by roundings: a noise below 40 that went through two logarithms good to an ulp is off
+ * by less than 2^-44, the difference and the sum by 2^-52 of the greater operand. The margin exceeds these
+ * sixteen times over, so no u below u_least = exp(-exp(-lift)) is enough; computing u_least adds a few
+ * units of 2^-53, and a key's u lies within one unit of its high 53 bits: eight units cover both. The
+ * highest keys are always let through: there u is 1, the noise infinite. */
 static uint64_t key_least(double best, double scaled_most)
 {
     const double units = 0x1p53, units_slack = 8.0;
@@ -135,7 +136,7 @@ uint32_t lw__row_race(const lw__row *row, uint64_t seed, uint64_t position)
     return lw__rank_id(lead.best_rank);
 }
 
-/* --- one draw ----------------------------------------------------------------------------------------------------- */
+/* --- one draw ------------------------------------------------------------------------------------------- */
 
 static uint32_t row_first_id(const lw__row *row)
 {
@@ -154,8 +155,8 @@ static void row_filter(lw__row *row, const lw_sampling *sampling)
     if (sampling->min_p > 0.0) lw__row_keep_share(row, sampling->min_p);
 }
 
-lw_status lw_sampler_draw(lw_sampler *sampler, const lw_sampling *sampling, const float *logits, uint32_t vocab,
-                          uint64_t position, int32_t *token, lw_diag *d)
+lw_status lw_sampler_draw(lw_sampler *sampler, const lw_sampling *sampling, const float *logits,
+                          uint32_t vocab, uint64_t position, int32_t *token, lw_diag *d)
 {
     LW_ASSERT(vocab > 0);
     LW_ASSERT(vocab <= sampler->vocab_max);

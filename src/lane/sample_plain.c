@@ -1,5 +1,5 @@
-/* The keyed sampler's definition, computed step by step: what the quick method must equal. Shares with it the key
- * (sample.h) and the checks below, and no step of the draw.
+/* The keyed sampler's definition, computed step by step: what the quick method must equal. Shares with it the
+ * key (sample.h) and the checks below, and no step of the draw.
  */
 #include "lane/sample_row.h"
 
@@ -9,10 +9,10 @@
 lw_status lw__sampling_check(const lw_sampling *sampling, lw_diag *d)
 {
     if (!isfinite(sampling->temperature))
-        return lw_fail(d, LW_BAD_INPUT, "temperature is %g; it must be a finite number", sampling->temperature);
+        return lw_fail(d, LW_BAD_INPUT, "temperature is %g; it must be finite", sampling->temperature);
     if (isnan(sampling->top_p)) return lw_fail(d, LW_BAD_INPUT, "top_p is not a number; 1 switches it off");
     if (isnan(sampling->min_p) || sampling->min_p > 1.0)
-        return lw_fail(d, LW_BAD_INPUT, "min_p is %g; it must be at most 1, 0 switches it off", sampling->min_p);
+        return lw_fail(d, LW_BAD_INPUT, "min_p is %g; it must be at most 1; 0 is off", sampling->min_p);
     return LW_OK;
 }
 
@@ -20,9 +20,9 @@ lw_status lw__logits_refuse(const float *logits, uint32_t vocab, lw_diag *d)
 {
     for (uint32_t id = 0; id < vocab; id++)
         if (isnan(logits[id]) || logits[id] == INFINITY)
-            return lw_fail(d, LW_BAD_INPUT, "the logit of id %u is %s; a draw needs numbers below infinity", id,
+            return lw_fail(d, LW_BAD_INPUT, "the logit of id %u is %s; a draw needs finite ones", id,
                            isnan(logits[id]) ? "not a number" : "+infinity");
-    return lw_fail(d, LW_BAD_INPUT, "the logits of ids 0 to %u are all -infinity; a draw needs one that is above",
+    return lw_fail(d, LW_BAD_INPUT, "the logits of ids 0 to %u are all -infinity; a draw needs one above",
                    vocab - 1);
 }
 
@@ -86,8 +86,8 @@ static uint32_t draw_sorted(const lw_sampling *sampling, candidate *sorted, uint
     return argmax_noisy(sorted, count, sampling->seed, position);
 }
 
-lw_status lw_sampler_draw_plain(const lw_sampling *sampling, const float *logits, uint32_t vocab, uint64_t position,
-                                int32_t *token, lw_diag *d)
+lw_status lw_sampler_draw_plain(const lw_sampling *sampling, const float *logits, uint32_t vocab,
+                                uint64_t position, int32_t *token, lw_diag *d)
 {
     LW_ASSERT(vocab > 0);
     const lw_status status = lw__sampling_check(sampling, d);

@@ -1,10 +1,11 @@
 /* One row being drawn: what the steps of the keyed sampler share. Included by sample*.c and their tests only.
  *
- * 1. A *rank* is one word that orders ids as the definition does: the high half falls as the logit rises, the low half is
- *    the id. So a smaller rank comes first, no two are equal, and -0.0 ranks as +0.0.
- * 2. Every filter keeps a prefix of that order, so what is kept is one word: the last rank inside, row->cut. Filters only
- *    lower it, and ids at -infinity are outside it from the start.
- * 3. Logits are looked at in blocks whose highest logit is known, so that a step skips most of a row by one compare.
+ * 1. A *rank* is one word that orders ids as the definition does: the high half falls as the logit rises, the
+ *    low half is the id. So a smaller rank comes first, no two are equal, and -0.0 ranks as +0.0.
+ * 2. Every filter keeps a prefix of that order, so what is kept is one word: the last rank inside, row->cut.
+ *    Filters only lower it, and ids at -infinity are outside it from the start.
+ * 3. Logits are looked at in blocks whose highest logit is known, so that a step skips most of a row by one
+ *    compare.
  */
 #ifndef LW_LANE_SAMPLE_ROW_H
 #define LW_LANE_SAMPLE_ROW_H
@@ -14,7 +15,7 @@
 #include <string.h>
 
 enum {
-    LW__SAMPLE_BLOCK = 64,        /* logits; a full cut of work for the vectoriser, and one bound of the race each */
+    LW__SAMPLE_BLOCK = 64,        /* logits: whole vectors on any machine, and one bound of the race each */
     LW__SAMPLE_BINS = 1024,       /* mass bins of the nucleus; only the bin that holds its edge is sorted */
     LW__SAMPLE_DIGITS = 3,        /* radix passes over the high half of a rank */
     LW__SAMPLE_DIGIT_BITS = 11,
@@ -99,8 +100,8 @@ static inline double lw__scaled(const lw__row *row, uint32_t high)
 /* The block's logits in place, or the row's end copied to pad and filled up with -infinity. */
 const float *lw__row_block(const lw__row *row, uint32_t block, float pad[LW__SAMPLE_BLOCK]);
 
-/* Looks at every logit once: fills block_first, first, last and cut. False when a logit is NaN or +infinity or when
- * none is above -infinity. */
+/* Looks at every logit once: fills block_first, first, last and cut. False when a logit is NaN or
+ * +infinity or when none is above -infinity. */
 bool lw__row_scan(lw__row *row);
 
 /* Puts the ranks in [from, to] into sampler->ranks in order of id; returns how many. */
@@ -119,7 +120,8 @@ bool lw__row_keep_mass_bounded(lw__row *row, double mass);
 /* top_p by the definition's own sums. */
 void lw__row_keep_mass_exact(lw__row *row, double mass);
 
-/* masses[i] = exp(x[i]) within a factor of 1 +- 2^-36, -700 <= x[i] <= 0. Not libm's bits: for bounds only. */
+/* masses[i] = exp(x[i]) within a factor of 1 +- 2^-36, -700 <= x[i] <= 0. Not libm's bits: for bounds
+ * only. */
 void lw__masses_near(const double *restrict x, double *restrict masses);
 
 /* The token of the kept ranks that wins. */

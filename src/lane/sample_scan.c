@@ -1,6 +1,6 @@
 /* The passes over a row's logits and the sort of what they find.
- * The inner loops run over whole blocks with fixed counts, integers instead of floats where a maximum is wanted (float
- * maxima do not vectorise without giving up NaN), and no early exit.
+ * The inner loops run over whole blocks with fixed counts, integers instead of floats where a maximum is
+ * wanted (float maxima do not vectorise without giving up NaN), and no early exit.
  */
 #include "lane/sample_row.h"
 
@@ -41,8 +41,8 @@ bool lw__row_scan(lw__row *row)
         if (range.most > whole.most) whole.most = range.most;
         if (range.least < whole.least) whole.least = range.least;
     }
-    if (whole.most >= lw__key_of(LW__HIGH_POS_INF) || whole.most <= lw__key_of(LW__HIGH_NEG_INF)) return false;
-    if (whole.least < lw__key_of(LW__HIGH_NEG_INF)) return false;
+    const int32_t key_neg_inf = lw__key_of(LW__HIGH_NEG_INF), key_pos_inf = lw__key_of(LW__HIGH_POS_INF);
+    if (whole.most >= key_pos_inf || whole.most <= key_neg_inf || whole.least < key_neg_inf) return false;
     row->first = lw__high_of_key(whole.most);
     row->last = lw__high_of_key(whole.least);
     row->cut = lw__rank(row->last, UINT32_MAX);

@@ -1,10 +1,11 @@
 /* The filters top_k, top_p and min_p as cuts of a row, without sorting it.
  *
- * top_k: the k-th highest block maximum is a floor that at least k logits reach, so only those at or above it are sorted.
+ * top_k: the k-th highest block maximum is a floor that at least k logits reach, so only those at or above it
+ * are sorted.
  * min_p: the scaled logit falls with the rank, so its floor is found by bisection over all floats.
- * top_p: the definition's sums run over the whole order, but the edge of the nucleus hardly ever depends on their last
- * bits. Masses are summed by bins in any order, with a bound for how far such a sum can be from the definition's; where
- * the bound leaves the edge open, the definition's own sums are made.
+ * top_p: the definition's sums run over the whole order, but the edge of the nucleus hardly ever depends on
+ * their last bits. Masses are summed by bins in any order, with a bound for how far such a sum can be from
+ * the definition's; where the bound leaves the edge open, the definition's own sums are made.
  */
 #include "lane/sample_row.h"
 
@@ -34,7 +35,8 @@ void lw__row_keep_count(lw__row *row, uint32_t count)
     lw_sampler *sampler = row->sampler;
     uint64_t floor = row->cut;
     if (count <= row->block_count) {
-        for (uint32_t b = 0; b < row->block_count; b++) sampler->ranks[b] = lw__rank(sampler->block_first[b], b);
+        for (uint32_t b = 0; b < row->block_count; b++)
+            sampler->ranks[b] = lw__rank(sampler->block_first[b], b);
         lw__ranks_sort(sampler, row->block_count);
         const uint64_t block_floor = lw__rank(lw__rank_high(sampler->ranks[count - 1]), UINT32_MAX);
         if (block_floor < floor) floor = block_floor;
@@ -59,16 +61,17 @@ void lw__row_keep_share(lw__row *row, double share)
     lower_cut(row, lw__rank(bisect(row, below_floor, &floor), 0) - 1);
 }
 
-/* --- top_p by the definition's sums ------------------------------------------------------------------------------- */
+/* --- top_p by the definition's sums --------------------------------------------------------------------- */
 
 static bool behind_distance(const lw__row *row, uint32_t high, const void *distance)
 {
     return row->scaled_first - lw__scaled(row, high) > *(const double *)distance;
 }
 
-/* Sums stop where a term cannot change them. The first mass is 1, so the total is at least 1 and a term below 2^-53 leaves
- * it as it is; exp(-38) is below 2^-54. What lies further weighs less than vocab exp(-38), so the running share is above
- * 1/2 there, and a term below 2^-54 leaves that as it is, too: a mass not reached by then is not reached at all. */
+/* Sums stop where a term cannot change them. The first mass is 1, so the total is at least 1 and a term
+ * below 2^-53 leaves it as it is; exp(-38) is below 2^-54. What lies further weighs less than vocab
+ * exp(-38), so the running share is above 1/2 there, and a term below 2^-54 leaves that as it is, too: a
+ * mass not reached by then is not reached at all. */
 static const double DISTANCE_OF_NO_CHANGE = 38.0;
 
 void lw__row_keep_mass_exact(lw__row *row, double mass)
@@ -93,16 +96,16 @@ void lw__row_keep_mass_exact(lw__row *row, double mass)
     }
 }
 
-/* --- top_p by bounds ---------------------------------------------------------------------------------------------- */
+/* --- top_p by bounds ------------------------------------------------------------------------------------ */
 
 static const double DISTANCE_OF_NO_MASS = 60.0; /* 2^21 ids of exp(-60) are below 2^-65 */
 
-/* Bins are even in the logit's distance from the first one. A bin's number is monotone in the rank: each step of its
- * arithmetic rounds monotonically. */
+/* Bins are even in the logit's distance from the first one. A bin's number is monotone in the rank: each
+ * step of its arithmetic rounds monotonically. */
 typedef struct bins {
     double logit_first;
     double per_logit;
-    uint32_t last;        /* high half of the last rank that weighs anything; what lies behind goes to the bin of no use */
+    uint32_t last;        /* high half of the last rank that weighs anything */
 } bins;
 
 static bins bins_make(const lw__row *row)
@@ -124,7 +127,7 @@ void lw__masses_near(const double *restrict x, double *restrict masses)
 {
     const double log2_e = 0x1.71547652b82fep0;
     const double ln2_high = 0x1.62e42feep-1, ln2_low = 0x1.a39ef35793c76p-33;
-    const double round_magic = 0x1.8p52; /* adding it rounds to a whole number and leaves that in the low bits */
+    const double round_magic = 0x1.8p52; /* adding it leaves the whole number in the low bits */
     for (int i = 0; i < LW__SAMPLE_BLOCK; i++) {
         const double turned = x[i] * log2_e + round_magic;
         const double whole = turned - round_magic;
@@ -155,7 +158,8 @@ typedef struct block_place {
     double masses[LW__SAMPLE_BLOCK];
 } block_place;
 
-static void block_places(const lw__row *row, bins at, const float *restrict logits, block_place *restrict place)
+static void block_places(const lw__row *row, bins at, const float *restrict logits,
+                         block_place *restrict place)
 {
     const int32_t key_last = lw__key_of(at.last);
     const double temperature = row->temperature, scaled_first = row->scaled_first;
@@ -186,9 +190,10 @@ static void fill_bins(const lw__row *row, bins at)
     }
 }
 
-/* How far apart the two ways of summing can be, as a share of the sum. The definition adds N terms twice and divides
- * once; here N terms are added in another order and divided by their total: less than 4 N 2^-53 together. The masses
- * differ by 2^-36 each in numerator and total, what is left out or clamped by 2^-65. */
+/* How far apart the two ways of summing can be, as a share of the sum. The definition adds N terms twice
+ * and divides once; here N terms are added in another order and divided by their total: less than 4 N
+ * 2^-53 together. The masses differ by 2^-36 each in numerator and total, what is left out or clamped by
+ * 2^-65. */
 typedef struct edge {
     double target;
     double slack;
@@ -197,7 +202,8 @@ typedef struct edge {
 static bool surely_reached(edge e, double sum) { return sum * (1.0 - e.slack) >= e.target; }
 static bool surely_missed(edge e, double sum) { return sum * (1.0 + e.slack) < e.target; }
 
-/* The bin in which the sum reaches the target, or LW__SAMPLE_BINS; *before is the sum of the bins ahead of it. */
+/* The bin in which the sum reaches the target, or LW__SAMPLE_BINS; *before is the sum of the bins ahead of
+ * it. */
 static uint32_t bin_at_edge(const double *bin_masses, edge e, double *before)
 {
     *before = 0.0;

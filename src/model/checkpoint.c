@@ -1,10 +1,11 @@
 /* A model folder as one set of tensors; see checkpoint.h. Which files count:
- *   1. With *.index.json beside the weights (model.safetensors.index.json): exactly the shards that it names, and every
- *      tensor that it names must be in its shard.
+ *   1. With model.safetensors.index.json: exactly the shards that it names, and every tensor that it names
+ *      must be in its shard.
  *   2. Else, with model.safetensors: that file.
  *   3. Else every *.safetensors except ref64.safetensors, adapter* and side files.
- *   4. In each case side files too: mtp*.safetensors and model_extra_tensors.safetensors carry draft heads that
- *      converters leave out. A tensor of mtp*.safetensors whose name does not begin with "mtp." gets that in front.
+ *   4. In each case side files too: mtp*.safetensors and model_extra_tensors.safetensors carry draft heads
+ *      that converters leave out. A tensor of mtp*.safetensors whose name does not begin with "mtp." gets that
+ *      in front.
  * A tensor that stands in two files is an error: there is no telling which one is meant.
  */
 #include "model/checkpoint.h"
@@ -92,7 +93,8 @@ static lw_status check_dir(const lw_checkpoint *c, lw_diag *d)
         return lw_fail(d, LW_IO, "%s: %s", c->dir, strerror(errno));
     }
     if (!S_ISDIR(st.st_mode))
-        return lw_fail(d, LW_BAD_INPUT, "%s: is a file; give the folder that holds config.json and the weights", c->dir);
+        return lw_fail(d, LW_BAD_INPUT,
+                       "%s: is a file; give the folder that holds config.json and the weights", c->dir);
     return LW_OK;
 }
 
@@ -100,7 +102,8 @@ static lw_status open_configs(lw_checkpoint *c, lw_diag *d)
 {
     static const char empty[] = "{}";
     if (!has_entry(c, "config.json"))
-        return lw_fail(d, LW_NOT_FOUND, "%s: the folder has no config.json; give a folder in Hugging Face or MLX layout",
+        return lw_fail(d, LW_NOT_FOUND,
+                       "%s: the folder has no config.json; give a folder in Hugging Face or MLX layout",
                        c->dir);
     const char *path = path_in(c, "config.json");
     const char *generation_path = path_in(c, "generation_config.json");
@@ -129,8 +132,10 @@ static lw_status check_shard_name(const lw_checkpoint *c, const char *tensor, co
     if (name == NULL)
         return lw_fail(d, LW_BAD_MODEL, "%s: weight_map: the shard of tensor \"%s\" is not a string",
                        lw_config_name(c->index), tensor);
-    if (*name == '\0' || strlen(name) > FILE_NAME_BYTES_MAX || strchr(name, '/') != NULL || strstr(name, "..") != NULL)
-        return lw_fail(d, LW_BAD_MODEL, "%s: weight_map: tensor \"%s\": \"%.*s\" is not the plain name of a file",
+    if (*name == '\0' || strlen(name) > FILE_NAME_BYTES_MAX || strchr(name, '/') != NULL ||
+        strstr(name, "..") != NULL)
+        return lw_fail(d, LW_BAD_MODEL,
+                       "%s: weight_map: tensor \"%s\": \"%.*s\" is not the plain name of a file",
                        lw_config_name(c->index), tensor, FILE_NAME_BYTES_MAX, name);
     return LW_OK;
 }
@@ -157,8 +162,9 @@ static lw_status list_from_index(lw_checkpoint *c, lw_diag *d)
         if (status == LW_OK) status = add_shard(c, name, false, d);
         if (status != LW_OK) return status;
         if (c->shard_count > count_before && !has_entry(c, name))
-            return lw_fail(d, LW_NOT_FOUND, "%s: shard \"%s\" is not in the folder; tensor \"%s\" should be in it", path,
-                           name, tensor);
+            return lw_fail(d, LW_NOT_FOUND,
+                           "%s: shard \"%s\" is not in the folder; tensor \"%s\" should be in it", path, name,
+                           tensor);
     }
     return LW_OK;
 }
@@ -251,7 +257,8 @@ static lw_status join_tensors(lw_checkpoint *c, lw_diag *d)
     for (size_t i = 1; i < c->tensor_count; i++) {
         const lw_tensor *a = &c->tensors[i - 1], *b = &c->tensors[i];
         if (strcmp(a->name, b->name) == 0)
-            return lw_fail(d, LW_BAD_MODEL, "tensor \"%s\" stands in two files: %s and %s", a->name, a->file, b->file);
+            return lw_fail(d, LW_BAD_MODEL, "tensor \"%s\" stands in two files: %s and %s", a->name, a->file,
+                           b->file);
     }
     return LW_OK;
 }
@@ -266,8 +273,8 @@ static lw_status check_index(const lw_checkpoint *c, lw_diag *d)
         const shard *s = bsearch(&wanted, c->shards, c->shard_count, sizeof wanted, compare_shards);
         LW_ASSERT(s != NULL);
         if (lw_safetensors_find(s->file, tensor) == NULL)
-            return lw_fail(d, LW_BAD_MODEL, "%s: tensor \"%s\" is not in its shard %s", lw_config_name(c->index), tensor,
-                           s->name);
+            return lw_fail(d, LW_BAD_MODEL, "%s: tensor \"%s\" is not in its shard %s",
+                           lw_config_name(c->index), tensor, s->name);
     }
     return LW_OK;
 }
@@ -277,7 +284,7 @@ lw_status lw_checkpoint_open(const char *dir, lw_checkpoint **out, lw_diag *d)
     *out = NULL;
     lw_checkpoint *c = calloc(1, sizeof *c);
     if (c == NULL) return lw_fail(d, LW_NO_ROOM, "%s: no memory", dir);
-    /* Everything that the arena holds is bounded by LW_LIMIT_TENSORS, LW_LIMIT_SHARDS and LW_LIMIT_NAME_BYTES. */
+    /* Its contents are bounded by LW_LIMIT_TENSORS, LW_LIMIT_SHARDS and LW_LIMIT_NAME_BYTES. */
     lw_arena_init(&c->arena, SIZE_MAX);
     lw_status status = LW_OK;
     size_t dir_bytes = strlen(dir);

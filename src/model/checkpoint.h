@@ -1,5 +1,5 @@
 /* A model folder: its safetensors mapped read-only, its configs parsed, its tensors found by name.
- * Everything that the headers say is checked before it is used. After lw_checkpoint_open the object is read-only.
+ * Everything that the headers say is checked before it is used. After opening, the object is read-only.
  */
 #ifndef LW_MODEL_CHECKPOINT_H
 #define LW_MODEL_CHECKPOINT_H
@@ -9,9 +9,9 @@
 
 typedef struct lw_checkpoint lw_checkpoint;
 
-/* dir: a folder with config.json and *.safetensors: one file, shards with an index, or several files without one.
- * Tensors of side files named mtp*.safetensors are found under "mtp." (checkpoint.c has the rule of which files
- * count). *out is NULL on failure. */
+/* dir: a folder with config.json and *.safetensors: one file, shards with an index, or several files without
+ * one. Tensors of side files named mtp*.safetensors are found under "mtp." (checkpoint.c has the rule of
+ * which files count). *out is NULL on failure. */
 lw_status lw_checkpoint_open(const char *dir, lw_checkpoint **out, lw_diag *d) LW_MUST_USE;
 void lw_checkpoint_close(lw_checkpoint *checkpoint);
 

@@ -1,4 +1,5 @@
-/* Config files on jansson; see config.h for the quirks. A child is a view into its root's JSON tree and dies with it. */
+/* Config files on jansson; see config.h for the quirks. A child is a view into its root's JSON tree and dies
+ * with it. */
 #include "model/config.h"
 
 #include "base/limits.h"
@@ -26,7 +27,8 @@ static lw_config *config_make(const char *name, const char *path)
 {
     lw_config *config = calloc(1, sizeof *config);
     if (config == NULL) return NULL;
-    const int bytes = path == NULL ? asprintf(&config->name, "%s", name) : asprintf(&config->name, "%s: %s", name, path);
+    const int bytes =
+        path == NULL ? asprintf(&config->name, "%s", name) : asprintf(&config->name, "%s: %s", name, path);
     if (bytes >= 0) return config;
     free(config);
     return NULL;
@@ -97,7 +99,8 @@ lw_status lw_config_parse(const char *json, size_t count, const char *name, lw_c
     *out = NULL;
     if (count == 0) return lw_fail(d, LW_BAD_MODEL, "%s: the file is empty", name);
     if (count > LW_LIMIT_CONFIG_BYTES)
-        return lw_fail(d, LW_BAD_MODEL, "%s: %zu bytes are above the limit of %d", name, count, LW_LIMIT_CONFIG_BYTES);
+        return lw_fail(d, LW_BAD_MODEL, "%s: %zu bytes are above the limit of %d", name, count,
+                       LW_LIMIT_CONFIG_BYTES);
     lw_status status = lw__lfs_check(name, json, count, d);
     if (status != LW_OK) return status;
     lw_config *config = config_make(name, NULL);
@@ -161,26 +164,28 @@ const json_t *lw_config_get(const lw_config *config, const char *keys)
     return value != NULL ? value : get_in(config->outer, keys);
 }
 
-static lw_status fail_value(const lw_config *config, const char *keys, const json_t *value, const char *wanted,
-                            lw_diag *d)
+static lw_status fail_value(const lw_config *config, const char *keys, const json_t *value,
+                            const char *wanted, lw_diag *d)
 {
     char *shown = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
-    const lw_status status = lw_fail(d, LW_BAD_MODEL, "%s: \"%.*s\" is %.*s, but must be %s", lw_config_name(config),
-                                     (int)strcspn(keys, "|"), keys, SHOWN_BYTES,
-                                     shown == NULL ? "wrong" : shown, wanted);
+    const lw_status status =
+        lw_fail(d, LW_BAD_MODEL, "%s: \"%.*s\" is %.*s, but must be %s", lw_config_name(config),
+                (int)strcspn(keys, "|"), keys, SHOWN_BYTES, shown == NULL ? "wrong" : shown, wanted);
     free(shown);
     return status;
 }
 
 /* LW_OK with *value NULL when the key is absent and may be. */
-static lw_status get_checked(const lw_config *config, const char *keys, bool must, const json_t **value, lw_diag *d)
+static lw_status get_checked(const lw_config *config, const char *keys, bool must, const json_t **value,
+                             lw_diag *d)
 {
     *value = NULL;
-    if (config != NULL && config->is_wrong) return lw_fail(d, LW_BAD_MODEL, "%s is not an object", config->name);
+    if (config != NULL && config->is_wrong)
+        return lw_fail(d, LW_BAD_MODEL, "%s is not an object", config->name);
     *value = lw_config_get(config, keys);
     if (*value == NULL && must)
-        return lw_fail(d, LW_BAD_MODEL, "%s: \"%.*s\" is missing", lw_config_name(config), (int)strcspn(keys, "|"),
-                       keys);
+        return lw_fail(d, LW_BAD_MODEL, "%s: \"%.*s\" is missing", lw_config_name(config),
+                       (int)strcspn(keys, "|"), keys);
     return LW_OK;
 }
 
@@ -234,7 +239,8 @@ lw_status lw_config_u32(const lw_config *config, const char *keys, const uint32_
     return LW_OK;
 }
 
-lw_status lw_config_f64(const lw_config *config, const char *keys, const double *fallback, double *out, lw_diag *d)
+lw_status lw_config_f64(const lw_config *config, const char *keys, const double *fallback, double *out,
+                        lw_diag *d)
 {
     const json_t *value;
     const lw_status status = get_checked(config, keys, fallback == NULL, &value, d);
@@ -256,7 +262,8 @@ lw_status lw_config_bool(const lw_config *config, const char *keys, bool fallbac
     return LW_OK;
 }
 
-lw_status lw_config_text(const lw_config *config, const char *keys, const char *fallback, const char **out, lw_diag *d)
+lw_status lw_config_text(const lw_config *config, const char *keys, const char *fallback, const char **out,
+                         lw_diag *d)
 {
     const json_t *value;
     const lw_status status = get_checked(config, keys, false, &value, d);

@@ -12,8 +12,8 @@ static lw_status open_failed(const char *path, int error, lw_diag *d)
 {
     struct stat link;
     if (error == ENOENT && lstat(path, &link) == 0 && S_ISLNK(link.st_mode))
-        return lw_fail(d, LW_NOT_FOUND, "%s: the link points to a file that is not there (an unfinished download?)",
-                       path);
+        return lw_fail(d, LW_NOT_FOUND,
+                       "%s: the link points to a file that is not there (an unfinished download?)", path);
     return lw_fail(d, error == ENOENT ? LW_NOT_FOUND : LW_IO, "%s: %s", path, strerror(error));
 }
 
@@ -32,7 +32,8 @@ lw_status lw__mapping_open(const char *path, lw_mapping *out, lw_diag *d)
     } else if (st.st_size > 0) {
         void *bytes = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
         if (bytes == MAP_FAILED)
-            status = lw_fail(d, LW_IO, "%s: cannot map %lld bytes: %s", path, (long long)st.st_size, strerror(errno));
+            status = lw_fail(d, LW_IO, "%s: cannot map %lld bytes: %s", path, (long long)st.st_size,
+                             strerror(errno));
         else
             *out = (lw_mapping){ .bytes = bytes, .count = (size_t)st.st_size };
     }
@@ -61,7 +62,7 @@ lw_status lw__lfs_check(const char *name, const void *bytes, size_t count, lw_di
         while (digits < left && digits < 20 && size[digits] >= '0' && size[digits] <= '9') digits++;
     }
     return lw_fail(d, LW_BAD_MODEL,
-                   "%s: is a git-lfs pointer, not the file itself: %zu bytes are there and %.*s are expected; "
-                   "fetch it with `git lfs pull`",
+                   "%s: is a git-lfs pointer, not the file itself: %zu bytes are there and %.*s are "
+                   "expected; fetch it with `git lfs pull`",
                    name, count, digits > 0 ? (int)digits : 4, digits > 0 ? size : "more");
 }

@@ -1,6 +1,6 @@
-/* The search for a family's weights; see names.h. Two halves: finding a tensor under any spelling, and making a
- * descriptor of what was found. Neither guesses: whatever config and shapes disagree about becomes a note, and finish
- * turns the notes into one error.
+/* The search for a family's weights; see names.h. Two halves: finding a tensor under any spelling, and making
+ * a descriptor of what was found. Neither guesses: whatever config and shapes disagree about becomes a note,
+ * and finish turns the notes into one error.
  */
 #include "model/names.h"
 
@@ -88,6 +88,23 @@ static void note_add(lw_names *names, lw_status status, const char *format, ...)
     names->note_count++;
 }
 
+/* The file without its folder, which stands once at the head of the error. */
+static const char *after_slash(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash == NULL ? path : slash + 1;
+}
+
+static const char *file_of(const lw_tensor *tensor)
+{
+    return after_slash(tensor->file);
+}
+
+static const char *config_of(const lw_names *names)
+{
+    return after_slash(names->quant.file);
+}
+
 /* -- finding -- */
 
 /* Where want stands in text as whole dotted parts; NULL if it does not. */
@@ -136,12 +153,13 @@ static void spell(lw_names *names, const char *name, spellings *list)
             spell_with(names, list, list->texts[i], alias);
 }
 
-static const lw_tensor *find_spelled(const lw_names *names, const char *prefix, size_t prefix_bytes, const ask *a,
-                                     const spellings *list, found *out)
+static const lw_tensor *find_spelled(const lw_names *names, const char *prefix, size_t prefix_bytes,
+                                     const ask *a, const spellings *list, found *out)
 {
     char whole[LW_LIMIT_NAME_BYTES + 16];
     for (size_t i = 0; i < list->count; i++) {
-        const int bytes = snprintf(out->path, sizeof out->path, "%.*s%s", (int)prefix_bytes, prefix, list->texts[i]);
+        const int bytes =
+            snprintf(out->path, sizeof out->path, "%.*s%s", (int)prefix_bytes, prefix, list->texts[i]);
         if (bytes < 0 || (size_t)bytes >= sizeof out->path) continue;
         snprintf(whole, sizeof whole, "%s%s", out->path, a->suffix);
         out->tensor = lw_checkpoint_find(names->checkpoint, whole);
@@ -189,8 +207,8 @@ static void tried_add(tried *t, const char *prefix, const spellings *list, const
 {
     for (size_t i = 0; i < list->count; i++) {
         if (t->count++ >= TRIED_SHOWN || t->at >= sizeof t->text) continue;
-        const int bytes = snprintf(t->text + t->at, sizeof t->text - t->at, "%s%s%s%s", t->at == 0 ? "" : ", ", prefix,
-                                   list->texts[i], suffix);
+        const int bytes = snprintf(t->text + t->at, sizeof t->text - t->at, "%s%s%s%s",
+                                   t->at == 0 ? "" : ", ", prefix, list->texts[i], suffix);
         if (bytes > 0) t->at += (size_t)bytes;
     }
 }
@@ -201,7 +219,8 @@ static void note_missing(lw_names *names, const ask *a)
     tried t = { .at = 0 };
     spell(names, a->name, &list);
     if (names->winner != NULL) tried_add(&t, names->winner, &list, a->suffix);
-    for (const char *const *prefix = names->options->prefixes; *prefix != NULL && names->winner == NULL; prefix++)
+    for (const char *const *prefix = names->options->prefixes; *prefix != NULL && names->winner == NULL;
+         prefix++)
         tried_add(&t, *prefix, &list, a->suffix);
     if (t.count > TRIED_SHOWN)
         note_add(names, LW_BAD_MODEL, "missing: %s%s (tried %s and %zu more)", a->name, a->suffix, t.text,
@@ -247,7 +266,7 @@ static lw_weight dense_weight(const lw_tensor *tensor, const ask *a, uint32_t ro
     };
 }
 
-/* True if tensor is (stack, rows, last) or (rows, last) as asked; *rows becomes the file's number where it is free. */
+/* True if tensor is (stack, rows, last) or (rows, last) as asked; *rows is then the file's number. */
 static bool has_shape(const lw_tensor *tensor, const ask *a, uint64_t last, uint32_t *rows)
 {
     const uint32_t first = a->stack == 0 ? 0 : 1;
@@ -273,15 +292,16 @@ static bool fail_shape(lw_names *names, const lw_tensor *tensor, const char *exp
 {
     char shape[SHAPE_BYTES];
     lw_tensor_shape(tensor, shape, sizeof shape);
-    note_add(names, LW_BAD_MODEL, "%s: %s is %s, but the config asks for %s", tensor->file, tensor->name, shape,
-             expected);
+    note_add(names, LW_BAD_MODEL, "%s: %s is %s, but the config asks for %s", file_of(tensor), tensor->name,
+             shape, expected);
     return false;
 }
 
 static bool fail_dtype(lw_names *names, const lw_tensor *tensor)
 {
-    note_add(names, LW_UNSUPPORTED, "%s: %s: %s weights are not served; served: BF16, F16, F32 and MLX affine",
-             tensor->file, tensor->name, lw_dtype_name(tensor->dtype));
+    note_add(names, LW_UNSUPPORTED,
+             "%s: %s: %s weights are not served; served: BF16, F16, F32 and MLX affine", file_of(tensor),
+             tensor->name, lw_dtype_name(tensor->dtype));
     return false;
 }
 
@@ -296,7 +316,7 @@ static bool module_quant(lw_names *names, const found *f, lw_quant *out, bool *k
     if (*known) status = lw__quant_config_module(&names->quant, f->path, out, &d);
     const char *metadata = lw_checkpoint_metadata(names->checkpoint, f->tensor, "quantization");
     if (status == LW_OK && !out->is_explicit && metadata != NULL) {
-        status = lw__quant_parse(metadata, f->tensor->file, out, &d);
+        status = lw__quant_parse(metadata, file_of(f->tensor), out, &d);
         *known = true;
     }
     if (status == LW_OK) return true;
@@ -314,13 +334,13 @@ static bool fill_dense(lw_names *names, const ask *a, const found *f, lw_weight 
     if (!dense_map(f->tensor->dtype, &map)) return fail_dtype(names, f->tensor);
     if (!module_quant(names, f, &quant, &known)) return false;
     if (quant.is_explicit && !quant.is_off) {
-        note_add(names, LW_BAD_MODEL, "%s: %s is %s, but %s says that it is quantized", f->tensor->file,
-                 f->tensor->name, lw_dtype_name(f->tensor->dtype), names->quant.file);
+        note_add(names, LW_BAD_MODEL, "%s: %s is %s, but %s says that it is quantized", file_of(f->tensor),
+                 f->tensor->name, lw_dtype_name(f->tensor->dtype), config_of(names));
         return false;
     }
     if (sibling(names, f, ".scales") != NULL) {
-        note_add(names, LW_BAD_MODEL, "%s: %s is %s, yet %s.scales is there", f->tensor->file, f->tensor->name,
-                 lw_dtype_name(f->tensor->dtype), f->path);
+        note_add(names, LW_BAD_MODEL, "%s: %s is %s, yet %s.scales is there", file_of(f->tensor),
+                 f->tensor->name, lw_dtype_name(f->tensor->dtype), f->path);
         return false;
     }
     if (!has_shape(f->tensor, a, a->cols, &rows)) {
@@ -344,9 +364,10 @@ static bool fail_quant_shape(lw_names *names, const ask *a, const lw_weight *w)
     lw_tensor_shape(w->codes, codes, sizeof codes);
     lw_tensor_shape(w->scales, scales, sizeof scales);
     ask_shape(a, a->cols, expected);
-    note_add(names, LW_BAD_MODEL, "%s: %s: the config asks for %s in %" PRIu32 " bits, group %" PRIu32
-             ", but the file holds weight %s and scales %s, %s", w->codes->file, w->name, expected, w->code_bits,
-             w->group, codes, scales, held);
+    note_add(names, LW_BAD_MODEL,
+             "%s: %s: the config asks for %s in %" PRIu32 " bits, group %" PRIu32
+             ", but the file holds weight %s and scales %s, %s",
+             file_of(w->codes), w->name, expected, w->code_bits, w->group, codes, scales, held);
     return false;
 }
 
@@ -355,8 +376,9 @@ static bool check_scales(lw_names *names, const ask *a, const lw_weight *w)
     lw_map map;
     uint32_t rows, scale_rows;
     if (!dense_map(w->scales->dtype, &map)) {
-        note_add(names, LW_UNSUPPORTED, "%s: %s: scales of dtype %s are not served; affine scales are BF16, F16 or F32",
-                 w->scales->file, w->scales->name, lw_dtype_name(w->scales->dtype));
+        note_add(names, LW_UNSUPPORTED,
+                 "%s: %s: scales of dtype %s are not served; affine scales are BF16, F16 or F32",
+                 file_of(w->scales), w->scales->name, lw_dtype_name(w->scales->dtype));
         return false;
     }
     const uint64_t words = (uint64_t)a->cols * w->code_bits / 32, groups = a->cols / w->group;
@@ -369,8 +391,8 @@ static bool check_scales(lw_names *names, const ask *a, const lw_weight *w)
     char scales[SHAPE_BYTES], biases[SHAPE_BYTES];
     lw_tensor_shape(s, scales, sizeof scales);
     lw_tensor_shape(b, biases, sizeof biases);
-    note_add(names, LW_BAD_MODEL, "%s: %s is %s, but %s is %s: both must be alike", b->file, b->name, biases, s->name,
-             scales);
+    note_add(names, LW_BAD_MODEL, "%s: %s is %s, but %s is %s: both must be alike", file_of(b), b->name,
+             biases, s->name, scales);
     return false;
 }
 
@@ -383,13 +405,14 @@ static bool fill_affine(lw_names *names, const ask *a, const found *f, lw_weight
     take(names, biases);
     if (!module_quant(names, f, &quant, &known)) return false;
     if (!known || quant.is_off) {
-        note_add(names, LW_BAD_MODEL, "%s: %s is packed in U32 words, but %s %s", f->tensor->file, f->tensor->name,
-                 names->quant.file, known ? "says that it is not quantized" : "has no \"quantization\"");
+        note_add(names, LW_BAD_MODEL, "%s: %s is packed in U32 words, but %s %s", file_of(f->tensor),
+                 f->tensor->name, config_of(names),
+                 known ? "says that it is not quantized" : "has no \"quantization\"");
         return false;
     }
     if (scales == NULL || biases == NULL) {
         note_add(names, LW_BAD_MODEL, "missing: %s.%s (of the quantized %s in %s)", f->path,
-                 scales == NULL ? "scales" : "biases", f->tensor->name, f->tensor->file);
+                 scales == NULL ? "scales" : "biases", f->tensor->name, file_of(f->tensor));
         return false;
     }
     const lw_weight weight = {
@@ -427,7 +450,7 @@ static bool matrix(lw_names *names, lw_weight *out, ask *a)
     return f.tensor->dtype == LW_DTYPE_U32 ? fill_affine(names, a, &f, out) : fill_dense(names, a, &f, out);
 }
 
-/* The printf of a family's spelling. Names come from the program, so one that does not fit is a mistake of its. */
+/* Prints a family's spelling. Names come from the program: one that does not fit is the program's mistake. */
 #define SPELL_ASK(a, format) \
     do { \
         va_list args_; \
@@ -496,13 +519,14 @@ bool lw_names_has(lw_names *names, const char *module, ...)
 
 /* -- begin and end -- */
 
-lw_status lw_names_make(const lw_checkpoint *checkpoint, const lw_names_options *options, lw_names **out, lw_diag *d)
+lw_status lw_names_make(const lw_checkpoint *checkpoint, const lw_names_options *options, lw_names **out,
+                        lw_diag *d)
 {
     *out = NULL;
     lw_names *names = calloc(1, sizeof *names);
     if (names == NULL) return lw_fail(d, LW_NO_ROOM, "no memory for the names of a model");
     const size_t count = lw_checkpoint_tensor_count(checkpoint);
-    lw_arena_init(&names->arena, SIZE_MAX); /* grows with the family's questions, which are the program's own */
+    lw_arena_init(&names->arena, SIZE_MAX); /* grows with the questions, which are the program's own */
     lw_arena_init(&names->scratch, SCRATCH_BYTES_MAX);
     names->checkpoint = checkpoint;
     names->options = options;
@@ -552,7 +576,7 @@ static lw_status list_unused(lw_names *names, lw_diag *d)
 static lw_status fail_notes(const lw_names *names, lw_diag *d)
 {
     enum { TAIL_BYTES = 32 };
-    char text[LW_DIAG_BYTES - SHAPE_BYTES];
+    char text[LW_DIAG_BYTES - 256];
     size_t at = 0, shown = 0;
     for (const note *n = names->notes; n != NULL && shown < NOTES_SHOWN; n = n->next, shown++) {
         if (at + strlen(n->text) + TAIL_BYTES >= sizeof text) break;
@@ -560,8 +584,9 @@ static lw_status fail_notes(const lw_names *names, lw_diag *d)
     }
     if (shown < names->note_count)
         snprintf(text + at, sizeof text - at, "\n  and %zu more", names->note_count - shown);
-    return lw_fail(d, names->is_unsupported ? LW_UNSUPPORTED : LW_BAD_MODEL, "%.128s: %zu weight%s cannot be used:\n  %s",
-                   lw_checkpoint_dir(names->checkpoint), names->note_count, names->note_count == 1 ? "" : "s", text);
+    return lw_fail(d, names->is_unsupported ? LW_UNSUPPORTED : LW_BAD_MODEL,
+                   "%.128s: %zu weight%s cannot be used:\n  %s", lw_checkpoint_dir(names->checkpoint),
+                   names->note_count, names->note_count == 1 ? "" : "s", text);
 }
 
 lw_status lw_names_finish(lw_names *names, lw_diag *d)

@@ -1,12 +1,13 @@
-/* Finds a family's weights in a checkpoint under any of the names that exporters use, turns them into descriptors,
- * and remembers what was missing, contradictory and never asked for, so that one error lists all of it.
+/* Finds a family's weights in a checkpoint under any of the names that exporters use, turns them into
+ * descriptors, and remembers what was missing, contradictory and never asked for, so that one error
+ * lists all of it.
  *
- * A family asks by its own spelling ("layers.3.conv.in_proj"); the alias table rewrites parts of it, the prefixes
- * ("model.", "model.language_model.", ...) are tried in order, and the first non-empty one that finds anything wins
- * for all. After the winner only its parents are tried ("language_model.model." -> "language_model." -> ""), because
- * heads lie beside the inner model: "lm_head", "mtp.".
- * Quantised modules are recognised by their tensors (.weight U32 with .scales and .biases) and checked against the
- * config's "quantization": shape and config must agree, never a guess.
+ * A family asks by its own spelling ("layers.3.conv.in_proj"); the alias table rewrites parts of it, the
+ * prefixes ("model.", "model.language_model.", ...) are tried in order, and the first non-empty one that
+ * finds anything wins for all. After the winner only its parents are tried ("language_model.model." ->
+ * "language_model." -> ""), because heads lie beside the inner model: "lm_head", "mtp.".
+ * Quantised modules are recognised by their tensors (.weight U32 with .scales and .biases) and checked
+ * against the config's "quantization": shape and config must agree, never a guess.
  */
 #ifndef LW_MODEL_NAMES_H
 #define LW_MODEL_NAMES_H
@@ -23,7 +24,8 @@ typedef struct lw_alias {
 typedef struct lw_names_options {
     const char *const *prefixes;      /* NULL-terminated; "" allowed */
     const lw_alias *aliases;          /* ends with a NULL want; several lines may share one want */
-    const char *const *ignored;       /* NULL-terminated prefixes of tensors that are never "unused": "mtp.", "vision_tower." */
+    const char *const *ignored;       /* NULL-terminated prefixes of tensors that are never "unused":
+                                         "mtp.", "vision_tower." */
 } lw_names_options;
 
 typedef struct lw_names lw_names;
@@ -33,13 +35,14 @@ lw_status lw_names_make(const lw_checkpoint *checkpoint, const lw_names_options 
                         lw_diag *d) LW_MUST_USE;
 void lw_names_free(lw_names *names);
 
-/* A matrix under module (no ".weight"): dense or quantised, [rows, cols]. Missing or of a wrong shape: noted, *out
- * zeroed, returns false; the caller goes on and lw_names_finish reports everything at once. */
+/* A matrix under module (no ".weight"): dense or quantised, [rows, cols]. Missing or of a wrong shape: noted,
+ * *out zeroed, returns false; the caller goes on and lw_names_finish reports everything at once. */
 bool lw_names_matrix(lw_names *names, lw_weight *out, uint32_t rows, uint32_t cols, const char *module, ...)
     LW_PRINTF(5, 6);
 
-/* The same where the number of rows is the file's own (an output gate); 0 is never returned for a found tensor. */
-bool lw_names_matrix_any_rows(lw_names *names, lw_weight *out, uint32_t cols, const char *module, ...) LW_PRINTF(4, 5);
+/* The same where the number of rows is the file's own (an output gate); rows is never 0 in a found one. */
+bool lw_names_matrix_any_rows(lw_names *names, lw_weight *out, uint32_t cols, const char *module, ...)
+    LW_PRINTF(4, 5);
 
 /* A stack of equal matrices in one module: [stack, rows, cols]. */
 bool lw_names_stack(lw_names *names, lw_weight *out, uint32_t stack, uint32_t rows, uint32_t cols,
@@ -53,8 +56,8 @@ bool lw_names_dense(lw_names *names, lw_weight *out, uint32_t rows, uint32_t col
 /* True if the module or tensor exists under some spelling; notes nothing. */
 bool lw_names_has(lw_names *names, const char *module, ...) LW_PRINTF(2, 3);
 
-/* Ends the search: LW_BAD_MODEL (or LW_UNSUPPORTED for a mode that is not served) with the list of what is missing or
- * contradictory, each with the names tried, at most 12 and then a count; else LW_OK. */
+/* Ends the search: LW_BAD_MODEL (or LW_UNSUPPORTED for a mode that is not served) with the list of what is
+ * missing or contradictory, each with the names tried, at most 12 and then a count; else LW_OK. */
 lw_status lw_names_finish(lw_names *names, lw_diag *d) LW_MUST_USE;
 
 /* Tensors that nothing asked for, in order of name; valid after finish, lives with names. */

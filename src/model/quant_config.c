@@ -1,5 +1,5 @@
-/* Quantisation settings; see quant_config.h. Missing keys of a module's own object take MLX's defaults, not the
- * block's global values: that is how MLX itself reads them.
+/* Quantisation settings; see quant_config.h. Missing keys of a module's own object take MLX's defaults, not
+ * the block's global values: that is how MLX itself reads them.
  */
 #include "model/quant_config.h"
 
@@ -29,8 +29,8 @@ static lw_status read_mode(const source *from, lw_diag *d)
     if (!json_is_string(mode))
         return lw_fail(d, LW_BAD_MODEL, "%s: %s: \"mode\" is not a string", from->file, from->where);
     if (strcmp(json_string_value(mode), "affine") == 0) return LW_OK;
-    return lw_fail(d, LW_UNSUPPORTED, "%s: %s: quantization mode \"%.64s\" is not served; served: affine", from->file,
-                   from->where, json_string_value(mode));
+    return lw_fail(d, LW_UNSUPPORTED, "%s: %s: quantization mode \"%.64s\" is not served; served: affine",
+                   from->file, from->where, json_string_value(mode));
 }
 
 static lw_status read_choice(const source *from, const char *key, const uint32_t *allowed, size_t count,
@@ -45,9 +45,10 @@ static lw_status read_choice(const source *from, const char *key, const uint32_t
         char list[64] = "";
         size_t at = 0;
         for (size_t i = 0; i < count; i++)
-            at += (size_t)snprintf(list + at, sizeof list - at, "%s%u", i == 0 ? "" : ", ", (unsigned)allowed[i]);
-        return lw_fail(d, LW_UNSUPPORTED, "%s: %s: \"%s\" %lld is not served; served: %s", from->file, from->where, key,
-                       (long long)number, list);
+            at += (size_t)snprintf(list + at, sizeof list - at, "%s%u", i == 0 ? "" : ", ",
+                                   (unsigned)allowed[i]);
+        return lw_fail(d, LW_UNSUPPORTED, "%s: %s: \"%s\" %lld is not served; served: %s", from->file,
+                       from->where, key, (long long)number, list);
     }
     *out = (uint32_t)number;
     return LW_OK;
@@ -80,8 +81,9 @@ lw_status lw__quant_config_read(const lw_config *config, lw_quant_config *out, l
     if (!json_is_object(settings)) return lw_fail(d, LW_BAD_MODEL, "%s: \"%s\" is not an object", file, key);
     const json_t *method = json_object_get(settings, "quant_method");
     if (method != NULL && !json_is_null(method))
-        return lw_fail(d, LW_UNSUPPORTED, "%s: %s: quant_method \"%.64s\" is not served; served: MLX affine, or no "
-                       "quantization", file, key, json_is_string(method) ? json_string_value(method) : "(not a string)");
+        return lw_fail(d, LW_UNSUPPORTED,
+                       "%s: %s: quant_method \"%.64s\" is not served; served: MLX affine, or dense weights",
+                       file, key, json_is_string(method) ? json_string_value(method) : "(not a string)");
     const source from = { .file = file, .where = key, .object = settings };
     const lw_status status = read_object(&from, &out->global, d);
     if (status == LW_OK) out->settings = settings;

@@ -1,5 +1,5 @@
-/* The "quantization" block of an MLX config: how each module is stored. Only names.c asks; it then holds the answer
- * against the shapes in the file.
+/* The "quantization" block of an MLX config: how each module is stored. Only names.c asks; it then holds the
+ * answer against the shapes in the file.
  */
 #ifndef LW_MODEL_QUANT_CONFIG_H
 #define LW_MODEL_QUANT_CONFIG_H

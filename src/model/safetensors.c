@@ -1,5 +1,6 @@
-/* One safetensors file: u64 header length, JSON header, then the tensors' bytes. The header comes from outside, so
- * it has a parser of its own that knows only this grammar, and nothing of it is used before it is checked:
+/* One safetensors file: u64 header length, JSON header, then the tensors' bytes. The header comes from
+ * outside, so it has a parser of its own that knows only this grammar, and nothing of it is used before it is
+ * checked:
  *   1. every string, number and bracket lies inside the header; numbers fit in 64 bits;
  *   2. the product of a shape times the dtype's bytes equals the span of its offsets, without wrapping;
  *   3. spans lie inside the file and do not overlap (holes do no harm and are let pass);
@@ -34,7 +35,7 @@ struct lw_safetensors {
     metadata *pairs;
 };
 
-/* A tensor while its place is not yet checked: the offset stands apart, so that no pointer leaves the file. */
+/* A tensor while its place is not checked: the offset stands apart, so that no pointer leaves the file. */
 typedef struct entry {
     lw_tensor tensor; /* first, so that one comparison of names serves both */
     uint64_t begin;   /* from the end of the header */
@@ -65,8 +66,8 @@ typedef struct span {
 static lw_status fail_at(const reader *r, const char *what)
 {
     if (r->key[0] != '\0')
-        return lw_fail(r->d, LW_BAD_MODEL, "%s: tensor \"%s\": %s (header byte %td)", r->file->name, r->key, what,
-                       r->at - r->begin);
+        return lw_fail(r->d, LW_BAD_MODEL, "%s: tensor \"%s\": %s (header byte %td)", r->file->name, r->key,
+                       what, r->at - r->begin);
     return lw_fail(r->d, LW_BAD_MODEL, "%s: %s (header byte %td)", r->file->name, what, r->at - r->begin);
 }
 
@@ -132,7 +133,7 @@ static size_t read_escape(reader *r, char *out)
     return 1;
 }
 
-/* The string body after its opening quote into out[room]; escapes never decode to more bytes than they take. */
+/* The string after its opening quote into out[room]; escapes never decode to more bytes than they take. */
 static lw_status read_string_body(reader *r, char *out, size_t room)
 {
     size_t count = 0;
@@ -147,7 +148,8 @@ static lw_status read_string_body(reader *r, char *out, size_t room)
             from = escaped;
         } else {
             utf8proc_int32_t code;
-            const utf8proc_ssize_t taken = utf8proc_iterate((const utf8proc_uint8_t *)r->at, r->end - r->at, &code);
+            const utf8proc_ssize_t taken =
+                utf8proc_iterate((const utf8proc_uint8_t *)r->at, r->end - r->at, &code);
             if (taken <= 0 || code < 0x20) return fail_at(r, "a string holds bytes that are not text");
             bytes = (size_t)taken;
             r->at += bytes;
@@ -207,8 +209,8 @@ static lw_status read_dtype(reader *r, lw_tensor *tensor)
     const lw_status status = read_text(r);
     if (status != LW_OK) return status;
     if (!lw_dtype_find(r->text, &tensor->dtype))
-        return lw_fail(r->d, LW_BAD_MODEL, "%s: tensor \"%s\": dtype \"%s\" is not known", r->file->name, r->key,
-                       r->text);
+        return lw_fail(r->d, LW_BAD_MODEL, "%s: tensor \"%s\": dtype \"%s\" is not known", r->file->name,
+                       r->key, r->text);
     return LW_OK;
 }
 
@@ -232,10 +234,11 @@ static lw_status read_field(reader *r, lw_tensor *tensor, span *where, unsigned 
     unsigned field = 0;
     while (field < 3 && strcmp(names[field], r->text) != 0) field++;
     if (field == 3)
-        return lw_fail(r->d, LW_BAD_MODEL, "%s: tensor \"%s\": \"%s\" is not a field of a tensor", r->file->name,
-                       r->key, r->text);
+        return lw_fail(r->d, LW_BAD_MODEL, "%s: tensor \"%s\": \"%s\" is not a field of a tensor",
+                       r->file->name, r->key, r->text);
     if ((*seen & 1u << field) != 0)
-        return lw_fail(r->d, LW_BAD_MODEL, "%s: tensor \"%s\": duplicate key \"%s\"", r->file->name, r->key, r->text);
+        return lw_fail(r->d, LW_BAD_MODEL, "%s: tensor \"%s\": duplicate key \"%s\"", r->file->name, r->key,
+                       r->text);
     *seen |= 1u << field;
     if (!accept(r, ':')) return fail_at(r, "\":\" is expected");
     if (1u << field == FIELD_DTYPE) return read_dtype(r, tensor);
@@ -243,7 +246,7 @@ static lw_status read_field(reader *r, lw_tensor *tensor, span *where, unsigned 
     return read_numbers(r, tensor->dims, LW_LIMIT_TENSOR_DIMS, &tensor->dim_count);
 }
 
-/* Invariant 2. A span that runs past the file's end is judged later, when the whole expected size is known. */
+/* Invariant 2. A span past the file's end is judged later, when the whole expected size is known. */
 static lw_status check_span(const reader *r, lw_tensor *tensor, const span *where)
 {
     char shape[160];
@@ -255,15 +258,17 @@ static lw_status check_span(const reader *r, lw_tensor *tensor, const span *wher
     }
     lw_tensor_shape(tensor, shape, sizeof shape);
     if (wraps)
-        return lw_fail(r->d, LW_BAD_MODEL, "%s: tensor \"%s\": shape %s has more bytes than any file", r->file->name,
-                       r->key, shape);
+        return lw_fail(r->d, LW_BAD_MODEL, "%s: tensor \"%s\": shape %s has more bytes than any file",
+                       r->file->name, r->key, shape);
     if (where->end < where->begin)
-        return lw_fail(r->d, LW_BAD_MODEL, "%s: tensor \"%s\": data_offsets end at %" PRIu64 ", before they begin at %"
-                       PRIu64, r->file->name, r->key, where->end, where->begin);
+        return lw_fail(r->d, LW_BAD_MODEL,
+                       "%s: tensor \"%s\": data_offsets end at %" PRIu64 ", before they begin at %" PRIu64,
+                       r->file->name, r->key, where->end, where->begin);
     if (empty) bytes = 0;
     if (where->end - where->begin != bytes)
-        return lw_fail(r->d, LW_BAD_MODEL, "%s: tensor \"%s\": %s needs %" PRIu64 " bytes, but data_offsets span %"
-                       PRIu64, r->file->name, r->key, shape, bytes, where->end - where->begin);
+        return lw_fail(r->d, LW_BAD_MODEL,
+                       "%s: tensor \"%s\": %s needs %" PRIu64 " bytes, but data_offsets span %" PRIu64,
+                       r->file->name, r->key, shape, bytes, where->end - where->begin);
     tensor->byte_count = (size_t)bytes;
     return LW_OK;
 }
@@ -275,7 +280,8 @@ static lw_status add_entry(reader *r, const entry *added)
     if (r->entry_count == r->entry_room) {
         const size_t room = r->entry_room == 0 ? 64 : r->entry_room * 2;
         entry *grown = realloc(r->entries, room * sizeof *grown);
-        if (grown == NULL) return lw_fail(r->d, LW_NO_ROOM, "%s: no memory for %zu tensors", r->file->name, room);
+        if (grown == NULL)
+            return lw_fail(r->d, LW_NO_ROOM, "%s: no memory for %zu tensors", r->file->name, room);
         r->entries = grown;
         r->entry_room = room;
     }
@@ -311,7 +317,8 @@ static lw_status read_pair(reader *r)
     if (lw_safetensors_metadata(file, r->text) != NULL)
         return lw_fail(r->d, LW_BAD_MODEL, "%s: __metadata__: duplicate key \"%s\"", file->name, r->text);
     if (++r->pair_count > LW_LIMIT_METADATA)
-        return lw_fail(r->d, LW_NO_ROOM, "%s: __metadata__ has more than %d keys", file->name, LW_LIMIT_METADATA);
+        return lw_fail(r->d, LW_NO_ROOM, "%s: __metadata__ has more than %d keys", file->name,
+                       LW_LIMIT_METADATA);
     metadata *pair = lw_arena_take(&file->arena, sizeof *pair);
     char *key = lw_arena_copy_text(&file->arena, r->text, strlen(r->text));
     if (!accept(r, ':') || !accept(r, '"')) return fail_at(r, "a value of __metadata__ is not a string");
@@ -394,7 +401,8 @@ static lw_status check_places(const reader *r)
     for (size_t i = 0; i < r->entry_count; i++) {
         const entry *e = &r->entries[i];
         if (e->tensor.byte_count > 0 && e->begin < end)
-            return lw_fail(r->d, LW_BAD_MODEL, "%s: tensors \"%s\" and \"%s\" overlap", name, last, e->tensor.name);
+            return lw_fail(r->d, LW_BAD_MODEL, "%s: tensors \"%s\" and \"%s\" overlap", name, last,
+                           e->tensor.name);
         if (e->begin + e->tensor.byte_count <= end) continue;
         end = e->begin + e->tensor.byte_count;
         last = e->tensor.name;
@@ -424,7 +432,8 @@ static lw_status keep_tensors(reader *r)
     for (size_t i = 0; i < r->entry_count; i++) {
         const entry *e = &r->entries[i];
         if (i > 0 && strcmp(file->tensors[i - 1].name, e->tensor.name) == 0)
-            return lw_fail(r->d, LW_BAD_MODEL, "%s: duplicate key \"%s\" in the header", file->name, e->tensor.name);
+            return lw_fail(r->d, LW_BAD_MODEL, "%s: duplicate key \"%s\" in the header", file->name,
+                           e->tensor.name);
         file->tensors[i] = e->tensor;
         file->tensors[i].bytes = (const uint8_t *)r->end + e->begin;
     }
@@ -432,22 +441,26 @@ static lw_status keep_tensors(reader *r)
     return LW_OK;
 }
 
-static lw_status check_header_bytes(const char *name, const uint8_t *bytes, size_t count, uint64_t *header_bytes,
-                                    lw_diag *d)
+static lw_status check_header_bytes(const char *name, const uint8_t *bytes, size_t count,
+                                    uint64_t *header_bytes, lw_diag *d)
 {
     const lw_status status = lw__lfs_check(name, bytes, count, d);
     if (status != LW_OK) return status;
     if (count == 0) return lw_fail(d, LW_BAD_MODEL, "%s: the file is empty", name);
     if (count < LENGTH_BYTES)
-        return lw_fail(d, LW_BAD_MODEL, "%s: %zu bytes are there and at least %d are expected; an unfinished download?",
-                       name, count, LENGTH_BYTES);
+        return lw_fail(d, LW_BAD_MODEL,
+                       "%s: %zu bytes are there and at least %d are expected; an unfinished download?", name,
+                       count, LENGTH_BYTES);
     memcpy(header_bytes, bytes, LENGTH_BYTES);
     if (*header_bytes > LW_LIMIT_HEADER_BYTES)
-        return lw_fail(d, LW_BAD_MODEL, "%s: a header of %" PRIu64 " bytes is above the limit of %d; not a safetensors "
-                       "file?", name, *header_bytes, LW_LIMIT_HEADER_BYTES);
+        return lw_fail(d, LW_BAD_MODEL,
+                       "%s: a header of %" PRIu64 " bytes is above the limit of %d; is it safetensors?",
+                       name, *header_bytes, LW_LIMIT_HEADER_BYTES);
     if (*header_bytes > count - LENGTH_BYTES)
-        return lw_fail(d, LW_BAD_MODEL, "%s: the file ends inside its header: %zu bytes are there and more than %" PRIu64
-                       " are expected; an unfinished download?", name, count, LENGTH_BYTES + *header_bytes);
+        return lw_fail(d, LW_BAD_MODEL,
+                       "%s: the file ends inside its header: %zu bytes are there and more than %" PRIu64
+                       " are expected; an unfinished download?",
+                       name, count, LENGTH_BYTES + *header_bytes);
     return LW_OK;
 }
 
@@ -457,7 +470,7 @@ static lw_status parse(lw_safetensors *file, const uint8_t *bytes, size_t count,
     uint64_t header_bytes = 0;
     lw_status status = check_header_bytes(name, bytes, count, &header_bytes, d);
     if (status != LW_OK) return status;
-    /* A tensor takes at least 49 bytes of header and one aligned copy of its name: thrice the header is enough. */
+    /* A tensor takes at least 49 bytes of header and leaves one aligned copy of its name. */
     lw_arena_init(&file->arena, 3 * (size_t)header_bytes + strlen(name) + 4096);
     file->name = lw_arena_copy_text(&file->arena, name, strlen(name));
     reader *r = calloc(1, sizeof *r);
@@ -477,7 +490,8 @@ static lw_status parse(lw_safetensors *file, const uint8_t *bytes, size_t count,
     return status;
 }
 
-lw_status lw_safetensors_parse(const uint8_t *bytes, size_t count, const char *name, lw_safetensors **out, lw_diag *d)
+lw_status lw_safetensors_parse(const uint8_t *bytes, size_t count, const char *name, lw_safetensors **out,
+                               lw_diag *d)
 {
     *out = NULL;
     lw_safetensors *file = calloc(1, sizeof *file);

@@ -25,7 +25,7 @@ typedef struct lw_tensor {
     uint32_t dim_count;
     uint64_t dims[LW_LIMIT_TENSOR_DIMS];     /* slowest first */
     const uint8_t *bytes;                    /* in the mapping; any alignment */
-    size_t byte_count;                       /* product of dims times the dtype's bytes, checked when opened */
+    size_t byte_count;                       /* product of dims times the dtype's bytes, checked */
 } lw_tensor;
 
 /* "BF16 [768, 256]" for texts; cut to text_bytes. */

@@ -1,5 +1,5 @@
-/* Decodes rows of any weight descriptor from the checkpoint's mapping. Called at load, row by row, by every device's
- * repacking, and by references. Tensors begin at any byte, so every load is a memcpy.
+/* Decodes rows of any weight descriptor from the checkpoint's mapping. Called at load, row by row, by every
+ * device's repacking, and by references. Tensors begin at any byte, so every load is a memcpy.
  */
 #include "model/weight.h"
 
@@ -10,7 +10,10 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { OCTET = 8, /* codes; eight codes of b bits fill b whole bytes */ CHUNK = 256 /* codes decoded at once */ };
+enum {
+    OCTET = 8,   /* codes: those of b bits fill b whole bytes */
+    CHUNK = 256, /* codes decoded at once */
+};
 
 typedef struct map_facts {
     const char *name;
@@ -18,8 +21,9 @@ typedef struct map_facts {
 } map_facts;
 
 static const map_facts maps[] = {
-    [LW_MAP_BF16] = { "bf16", true },   [LW_MAP_FP16] = { "fp16", true },      [LW_MAP_FP32] = { "fp32", true },
-    [LW_MAP_INTEGER] = { "int", false }, [LW_MAP_TABLE16] = { "table", false }, [LW_MAP_E4M3] = { "e4m3", false },
+    [LW_MAP_BF16] = { "bf16", true },      [LW_MAP_FP16] = { "fp16", true },
+    [LW_MAP_FP32] = { "fp32", true },      [LW_MAP_INTEGER] = { "int", false },
+    [LW_MAP_TABLE16] = { "table", false }, [LW_MAP_E4M3] = { "e4m3", false },
 };
 _Static_assert(sizeof maps / sizeof maps[0] == LW_MAP_COUNT, "the last map has a row");
 
@@ -50,33 +54,46 @@ static const uint8_t *row_of(const lw_weight *weight, const lw_tensor *tensor, u
     return tensor->bytes + tensor->byte_count / row_count * ((size_t)stack * weight->rows + row);
 }
 
-/* Eight codes of constant bits; inlined once per width, so that the compiler sees the shifts. */
-static inline void decode_octet(const uint8_t *bytes, unsigned bits, uint8_t *codes)
+/* Eight codes of constant bits, spread to one byte each by halving: 4 + 4 codes into 32-bit halves, then 2 +
+ * 2 into 16 bits, then single ones. The masks drop what stream holds beyond its first 8 * bits bits. */
+static inline void spread_octet(uint64_t stream, unsigned bits, uint8_t *codes)
 {
-    uint64_t stream = 0;
-    memcpy(&stream, bytes, bits);
-    const uint8_t mask = (uint8_t)((1u << bits) - 1u);
-    for (unsigned i = 0; i < OCTET; i++) codes[i] = (uint8_t)(stream >> i * bits) & mask;
+    const uint64_t four = (UINT64_C(1) << 4 * bits) - 1;
+    const uint64_t two = ((UINT64_C(1) << 2 * bits) - 1) * UINT64_C(0x0000000100000001);
+    const uint64_t one = ((UINT64_C(1) << bits) - 1) * UINT64_C(0x0001000100010001);
+    uint64_t x = (stream & four) | (stream >> 4 * bits << 32);
+    x = (x & two) | ((x >> 2 * bits & two) << 16);
+    x = (x & one) | ((x >> bits & one) << 8);
+    memcpy(codes, &x, sizeof x);
+}
+
+/* Inlined once per width, so that masks and shifts are constants. Loads 8 bytes while they end inside. */
+static inline void decode_octets(const uint8_t *restrict bytes, unsigned bits, uint8_t *restrict codes,
+                                 size_t octets)
+{
+    const size_t whole = octets * bits < 8 ? 0 : (octets * bits - 8) / bits + 1;
+    uint64_t stream;
+    for (size_t i = 0; i < whole; i++) {
+        memcpy(&stream, bytes + i * bits, sizeof stream);
+        spread_octet(stream, bits, codes + i * OCTET);
+    }
+    for (size_t i = whole; i < octets; i++) {
+        stream = 0;
+        memcpy(&stream, bytes + i * bits, bits);
+        spread_octet(stream, bits, codes + i * OCTET);
+    }
 }
 
 #define DECODE(BITS) \
     static void decode_##BITS(const uint8_t *restrict bytes, uint8_t *restrict codes, size_t octets) \
     { \
-        for (size_t i = 0; i < octets; i++) decode_octet(bytes + i * (BITS), BITS, codes + i * OCTET); \
+        decode_octets(bytes, BITS, codes, octets); \
     }
 DECODE(2)
 DECODE(3)
+DECODE(4)
 DECODE(5)
 DECODE(6)
-
-/* By byte, because this form vectorises. */
-static void decode_4(const uint8_t *restrict bytes, uint8_t *restrict codes, size_t octets)
-{
-    for (size_t i = 0; i < octets * OCTET / 2; i++) {
-        codes[2 * i] = bytes[i] & 15u;
-        codes[2 * i + 1] = bytes[i] >> 4;
-    }
-}
 
 static void decode_8(const uint8_t *restrict bytes, uint8_t *restrict codes, size_t octets)
 {
@@ -89,7 +106,8 @@ static decoder *const decoders[] = {
 };
 
 /* Codes [begin, begin + count) of a row; begin is a multiple of 8. */
-static void decode_codes(const lw_weight *weight, const uint8_t *row, size_t begin, size_t count, uint8_t *codes)
+static void decode_codes(const lw_weight *weight, const uint8_t *row, size_t begin, size_t count,
+                         uint8_t *codes)
 {
     const unsigned bits = weight->code_bits;
     LW_ASSERT(bits < sizeof decoders / sizeof decoders[0] && decoders[bits] != NULL);
@@ -166,7 +184,8 @@ void lw_weight_scales(const lw_weight *weight, uint32_t stack, uint32_t row, flo
     }
 }
 
-void lw_weight_scales16(const lw_weight *weight, uint32_t stack, uint32_t row, uint16_t *scales, uint16_t *biases)
+void lw_weight_scales16(const lw_weight *weight, uint32_t stack, uint32_t row, uint16_t *scales,
+                        uint16_t *biases)
 {
     LW_ASSERT(weight->group > 0 && weight->has_bias && lw_dtype_bytes(weight->scale_type) == sizeof *scales);
     const size_t bytes = size_div_up(weight->cols, weight->group) * sizeof *scales;
@@ -185,12 +204,14 @@ static affine affine_of(const lw_weight *weight, uint32_t stack, uint32_t row, s
     if (weight->group == 0) return (affine){ .scale = 1.0 };
     const uint8_t *scales = row_of(weight, weight->scales, stack, row);
     affine a = { .scale = load_float(scales, weight->scale_type, group) };
-    if (weight->has_bias) a.bias = load_float(row_of(weight, weight->biases, stack, row), weight->scale_type, group);
-    else a.bias = (double)weight->bias_per_scale * a.scale;
+    if (weight->has_bias)
+        a.bias = load_float(row_of(weight, weight->biases, stack, row), weight->scale_type, group);
+    else
+        a.bias = (double)weight->bias_per_scale * a.scale;
     return a;
 }
 
-/* Values [begin, begin + count) of a row that has codes; begin is a multiple of CHUNK, count at most CHUNK. */
+/* Values [begin, begin + count) of a row of codes; begin is a multiple of CHUNK, count at most CHUNK. */
 static void chunk_f64(const lw_weight *weight, uint32_t stack, uint32_t row, size_t begin, size_t count,
                       double *values)
 {

@@ -1,9 +1,9 @@
-/* The one descriptor that every weight format becomes. Devices implement its axes and never see a format's name.
+/* The one descriptor that every weight format becomes. Devices implement its axes and never see format names.
  *
  *   value[n][k] = global_scale * (scale[n][k / group] * map(code[n][k]) + bias[n][k / group])
  *
- * The codes lie in the checkpoint's mapping; a device reads them row by row through lw_weight_codes and repacks
- * them once. Dense weights have map LW_MAP_BF16, LW_MAP_FP16 or LW_MAP_FP32, no scale and group 0.
+ * The codes lie in the checkpoint's mapping; a device reads them row by row through lw_weight_codes and
+ * repacks them once. Dense weights have map LW_MAP_BF16, LW_MAP_FP16 or LW_MAP_FP32, no scale and group 0.
  */
 #ifndef LW_MODEL_WEIGHT_H
 #define LW_MODEL_WEIGHT_H
@@ -37,7 +37,7 @@ typedef struct lw_weight {
     uint32_t group;               /* columns that share a scale; 0: no scales */
     lw_dtype scale_type;          /* BF16, F16 or F32, of scales and biases alike */
     bool has_bias;                /* biases stored per group */
-    float bias_per_scale;         /* without stored biases: bias = bias_per_scale * scale (symmetric codes: -8) */
+    float bias_per_scale;         /* without stored biases: bias = bias_per_scale * scale (symmetric: -8) */
     float global_scale;           /* 1 unless the format has one */
     const float *table;           /* [16] for LW_MAP_TABLE16 */
     const lw_tensor *codes;       /* (stack, rows, packed cols) */
@@ -58,11 +58,12 @@ void lw_weight_codes16(const lw_weight *weight, uint32_t stack, uint32_t row, ui
 /* Dense values of any map as fp32 (exact for bf16, fp16, fp32). */
 void lw_weight_dense(const lw_weight *weight, uint32_t stack, uint32_t row, float *values);
 
-/* Scales and biases of one row as fp32, [cols / group] each; biases are computed from bias_per_scale where that
- * is how they are given. Only for group > 0. */
+/* Scales and biases of one row as fp32, [cols / group] each; biases are computed from bias_per_scale where
+ * that is how they are given. Only for group > 0. */
 void lw_weight_scales(const lw_weight *weight, uint32_t stack, uint32_t row, float *scales, float *biases);
 /* The same as stored, for 16-bit scale types with stored biases. */
-void lw_weight_scales16(const lw_weight *weight, uint32_t stack, uint32_t row, uint16_t *scales, uint16_t *biases);
+void lw_weight_scales16(const lw_weight *weight, uint32_t stack, uint32_t row, uint16_t *scales,
+                        uint16_t *biases);
 
 /* Exact value of one row in double: the reference that tests and the embedding's definition use. */
 void lw_weight_row_f64(const lw_weight *weight, uint32_t stack, uint32_t row, double *values);

@@ -362,6 +362,115 @@ static void law_of_isa(const lw_cpu_kernels *kernels)
     for (size_t i = 0; i < count; i++) law_of_shape(kernels, &rng, shapes[i]);
 }
 
+/* Score: a chain of dim fma and the scaling, at most (dim + 2) eps of scale * sum |q k|; two scores differ from two
+ * others by twice that, D, so p is off by e^D - 1 <= 1.1 D and by 8 eps for the subtraction (of numbers below 32) and
+ * exp. Sums: a chain of at most count fma each for o and l; every tile and chunk rescales both, 8 eps each time. All
+ * of it relative to sum p |v| / l, and p stands above and below the line: twice. Then one rounding to bf16. */
+static double attend_bound(size_t count, size_t dim, double want, double size, double score_size)
+{
+    const double scores = 1.1 * 2 * ((double)dim + 2) * REF_EPS_F32 * score_size + 40 * REF_EPS_F32;
+    const double sums = ((double)count + 8 * ((double)count / PAGE + 4)) * REF_EPS_F32;
+    const double error = 2 * (scores + sums) * size;
+    return error + REF_EPS_BF16 * (fabs(want) + error) + REF_TINY_BF16;
+}
+
+/* Which keys a reference row sees, against the kernel's (p - window, p]. */
+typedef enum plant { PLANT_NONE, PLANT_WINDOW, PLANT_LAST_TILE, PLANT_HEAD } plant;
+
+/* One row of lane 0 against FP64; the planted references see a key too many, miss the last tile, or take the kv head
+ * of another group. */
+static void truth_row(const streams *t, size_t p, plant planted, law_score *score)
+{
+    const size_t dim = t->s.head_dim, group = t->s.heads / t->s.heads_kv;
+    const size_t window = t->s.window == 0 ? p + 1 : t->s.window;
+    size_t begin = p + 1 > window ? p + 1 - window : 0, end = p + 1;
+    if (planted == PLANT_WINDOW && begin > 0) begin--;
+    if (planted == PLANT_WINDOW && t->s.window == 0) begin = 1;
+    if (planted == PLANT_LAST_TILE) end = p / PAGE * PAGE;
+    double *k = law_doubles_of_bf(t->k[0], lengths[0] * t->kv_width);
+    double *v = law_doubles_of_bf(t->v[0], lengths[0] * t->kv_width);
+    double *keys = law_make(lengths[0] * dim, sizeof *keys), *values = law_make(lengths[0] * dim, sizeof *values);
+    double want[128], sizes[128], score_size;
+    for (size_t head = 0; head < t->s.heads; head++) {
+        const size_t right = head / group, head_kv = planted == PLANT_HEAD ? head % t->s.heads_kv : right;
+        for (size_t j = begin; j < end; j++) {
+            memcpy(keys + (j - begin) * dim, k + j * t->kv_width + head_kv * dim, dim * sizeof *keys);
+            memcpy(values + (j - begin) * dim, v + j * t->kv_width + head_kv * dim, dim * sizeof *values);
+        }
+        double *q = law_doubles_of_bf(t->q[0] + p * t->q_width + head * dim, dim);
+        const double scale = (double)(1.0f / sqrtf((float)dim));
+        ref_attend(q, keys, values, end - begin, dim, scale, want, sizes, &score_size);
+        for (size_t i = 0; i < dim; i++) {
+            const double bound = attend_bound(end - begin, dim, want[i], sizes[i], score_size);
+            law_compare(score, t->alone[0][p * t->q_width + head * dim + i], want[i], bound);
+        }
+        free(q);
+    }
+    free(k);
+    free(v);
+    free(keys);
+    free(values);
+}
+
+static law_score truth_attend(const streams *t, plant planted)
+{
+    static const size_t positions[] = { 70, 127, 130, 512, 700, LENGTH_MAX - 1 };
+    law_score score = { 0 };
+    for (size_t i = 0; i < sizeof positions / sizeof positions[0]; i++) {
+        truth_row(t, positions[i], planted, &score);
+    }
+    return score;
+}
+
+/* A chain of TAPS fma, then one rounding to bf16. The planted reference lags one position behind. */
+static law_score truth_conv(const streams *t, bool stale)
+{
+    static const size_t positions[] = { 0, 1, 5, 6, 63, 64, 300 };
+    law_score score = { 0 };
+    double *x = law_doubles_of_bf(t->q[0], lengths[0] * t->q_width), *w = law_doubles(t->w, TAPS * t->q_width);
+    double *want = law_make(t->q_width, sizeof *want), *sizes = law_make(t->q_width, sizeof *sizes);
+    for (size_t i = 0; i < sizeof positions / sizeof positions[0]; i++) {
+        const size_t p = positions[i];
+        ref_conv(x, w, t->q_width, TAPS, stale && p > 0 ? p - 1 : p, want, sizes);
+        for (size_t j = 0; j < t->q_width; j++) {
+            const double error = TAPS * 1.01 * 2 * REF_EPS_F32 * sizes[j];
+            const double bound = error + REF_EPS_BF16 * (fabs(want[j]) + error) + REF_TINY_BF16;
+            law_compare(&score, t->conv_alone[0][p * t->q_width + j], want[j], bound);
+        }
+    }
+    free(x);
+    free(w);
+    free(want);
+    free(sizes);
+    return score;
+}
+
+static void truth_of_isa(const lw_cpu_kernels *kernels)
+{
+    static const shape shapes[] = { { 4, 2, 32, 0 }, { 6, 2, 40, 64 }, { 16, 4, 128, 256 } };
+    lw_rng rng = law_rng(0x302);
+    for (size_t i = 0; i < (law_long() ? 3 : 2); i++) {
+        streams t = streams_make(kernels, &rng, shapes[i]);
+        streams_run_alone(&t);
+        const law_score right = truth_attend(&t, PLANT_NONE), conv = truth_conv(&t, false);
+        print_message("%s attend: worst %.3f of its bound, short_conv %.3f\n", kernels->isa, right.worst, conv.worst);
+        assert_int_equal(right.over, 0);
+        assert_int_equal(conv.over, 0);
+        for (plant planted = PLANT_WINDOW; planted <= PLANT_HEAD; planted++) {
+            const law_score wrong = truth_attend(&t, planted);
+            assert_true(wrong.over > wrong.count / 50);
+        }
+        assert_true(truth_conv(&t, true).over > conv.count / 2);
+        streams_free(&t);
+    }
+}
+
+static void history_meets_fp64(void **state)
+{
+    (void)state;
+    law_each_isa(truth_of_isa);
+}
+
 static void history_is_the_streams_own(void **state)
 {
     (void)state;
@@ -372,6 +481,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(history_is_the_streams_own),
+        cmocka_unit_test(history_meets_fp64),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

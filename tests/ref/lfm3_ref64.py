@@ -1,10 +1,10 @@
 """FP64 reference of LFM3, written from the published formulas alone; shares no code with the engine.
 
-  lfm3_ref64.py MODEL --source REF64 --out FILE     writes ref64.safetensors for MODEL with the prompts of REF64
+  lfm3_ref64.py MODEL --source REF64 --out FILE     writes a ref64.safetensors for MODEL's weights
   lfm3_ref64.py MODEL --source REF64                compares with REF64 instead and prints the distances
 
-The same forward runs twice: in double throughout, and with a rounding to bf16 at every point where the formulas
-store bf16 (weights too). The second gives bf16_gap, the yardstick for everything that computes in bf16.
+The same forward runs twice: in double throughout, and with a rounding to bf16 at every point where the
+formulas store bf16 (weights too). The second gives bf16_gap, the yardstick for all that computes in bf16.
 """
 import argparse
 import json
@@ -45,8 +45,8 @@ def unpack_codes(words, bits, cols):
 
 
 def dequantised(tensors, module):
-    """Exact value of a quantised module: scale * code + bias in double. A module's own settings start from MLX's
-    defaults, not from the global ones."""
+    """Exact value of a quantised module: scale * code + bias in double. A module's own settings start from
+    MLX's defaults, not from the global ones."""
     words, scales = tensors[module + ".weight"].data, stfile.as_f64(tensors[module + ".scales"])
     biases = stfile.as_f64(tensors[module + ".biases"])
     own = tensors["quantization"].get("model." + module, True)
@@ -88,7 +88,7 @@ class Model:
         return self.round(weight * self.round(scaled))
 
     def inv_freq(self, kind):
-        """(head_dim / 2,) frequencies; a full layer turns only the first part, the exponent's base stays head_dim."""
+        """(head_dim / 2,) frequencies. A full layer turns only the first part; the exponent is over head_dim."""
         rope, dim = self.config["rope_parameters"][kind], self.config["head_dim"]
         i = np.arange(dim // 2)
         freq = rope["rope_theta"] ** (-2.0 * i / dim)
@@ -143,7 +143,7 @@ class Model:
         return self.linear(o.reshape(rows, heads * dim), name + "out_proj")
 
     def forward(self, ids, states):
-        """hidden (layers + 1, rows, width) and logits (rows, vocabulary); states [layers] move on by the rows."""
+        """hidden (layers + 1, rows, width) and logits (rows, vocabulary); states move on by the rows."""
         w, x = self.weights, self.weights["embed_tokens"][ids]
         hidden = [x]
         for i, kind in enumerate(self.config["layer_types"]):
@@ -217,7 +217,8 @@ def compare(ours, source):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("model")
     parser.add_argument("--source", required=True, help="ref64.safetensors that gives ids and rows")
     parser.add_argument("--out", help="file to write; without it the source is compared")

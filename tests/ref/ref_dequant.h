@@ -1,5 +1,6 @@
-/* FP64 reference of MLX affine weights, from the format's definition alone: a row is a little-endian bit stream whose
- * code k occupies bits [k * bits, (k + 1) * bits), and w[k] = scale[k / group] * code[k] + bias[k / group].
+/* FP64 reference of MLX affine weights, from the format's definition alone: a row is a little-endian bit
+ * stream whose code k occupies bits [k * bits, (k + 1) * bits), and w[k] = scale[k / group] * code[k] +
+ * bias[k / group].
  */
 #ifndef REF_DEQUANT_H
 #define REF_DEQUANT_H

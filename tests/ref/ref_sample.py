@@ -1,10 +1,11 @@
-"""The keyed sampler from its definition (docs/DESIGN.md section 5), for the stored draws of tests/golden/sample.txt.
+"""The keyed sampler from its definition (docs/DESIGN.md section 5), for the draws in tests/golden/sample.txt.
 
     python3 tests/ref/ref_sample.py > tests/golden/sample.txt     writes the file
     python3 tests/ref/ref_sample.py --check                       compares it with the stored one
 
-Written from the definition, not from the C code. Python's exp and log are the platform's; a stored token only depends on
-them if two candidates tie to the last bit. Logits are made from integers, so that they are the same floats everywhere.
+Written from the definition, not from the C code. Python's exp and log are the platform's; a stored token
+only depends on them if two candidates tie to the last bit. Logits are made from integers, so they are the
+same floats everywhere.
 """
 import hashlib
 import math
@@ -135,7 +136,8 @@ def lines():
                 logits_seed = rng.next() >> 40
                 seed = seeds[rng.next() % len(seeds)]
                 position = rng.next() >> (rng.next() % 64)
-                token = draw(logits_make(kind, vocab, logits_seed), temperature, top_k, top_p, min_p, seed, position)
+                logits = logits_make(kind, vocab, logits_seed)
+                token = draw(logits, temperature, top_k, top_p, min_p, seed, position)
                 tokens.append(token)
                 yield "draw %d %s %d %r %d %r %r %d %d %d" % (
                     vocab, kind, logits_seed, temperature, top_k, top_p, min_p, seed, position, token)
@@ -148,7 +150,7 @@ def main():
     if sys.argv[1:] == ["--check"]:
         with open(GOLDEN) as stored:
             same = stored.read() == text
-        print("tests/golden/sample.txt " + ("is what the definition gives" if same else "differs from the definition"))
+        print(GOLDEN, "is what the definition gives" if same else "differs from the definition")
         return 0 if same else 1
     sys.stdout.write(text)
     return 0

@@ -1,5 +1,5 @@
-/* The keyed sampler's contract: its vectors, stored draws, distribution, ties, and what it refuses. That the quick method
- * equals the definition is lane_sample_equal.c.
+/* The keyed sampler's contract: its vectors, stored draws, distribution, ties, and what it refuses. That the
+ * quick method equals the definition is lane_sample_equal.c.
  */
 #include "base/rng.h"
 #include "base/sha256.h"
@@ -43,7 +43,7 @@ static uint32_t drawn(const lw_sampling *sampling, uint32_t vocab, uint64_t posi
     return (uint32_t)token;
 }
 
-/* --- vectors ------------------------------------------------------------------------------------------------------ */
+/* --- vectors -------------------------------------------------------------------------------------------- */
 
 typedef struct vector {
     uint64_t seed, position, id, key;
@@ -81,7 +81,7 @@ static void unit_stays_in_its_interval(void **state)
     assert_true(lw_sample_gumbel(UINT64_MAX) == INFINITY);
 }
 
-/* --- stored draws ------------------------------------------------------------------------------------------------- */
+/* --- stored draws --------------------------------------------------------------------------------------- */
 
 enum { LINE_BYTES = 512, TOKENS_MAX = 4096, PROMPT_MAX = 16 };
 
@@ -170,7 +170,7 @@ static void stored_draws_repeat(void **state)
     assert_true(all.prompts > 3);
 }
 
-/* --- distribution ------------------------------------------------------------------------------------------------- */
+/* --- distribution --------------------------------------------------------------------------------------- */
 
 enum { DRAWS = 40000, FEW = 6 };
 
@@ -219,7 +219,7 @@ static void seeds_follow_softmax(void **state)
     assert_true(distance_from_softmax(counts, 1.0) < 0.01);
 }
 
-/* --- ties, cuts and ends ------------------------------------------------------------------------------------------ */
+/* --- ties, cuts and ends -------------------------------------------------------------------------------- */
 
 /* Which ids of [0, 64) some position draws, as bits. */
 static uint64_t ids_drawn(const lw_sampling *sampling, uint32_t vocab)
@@ -301,7 +301,8 @@ static void masked_ids_are_never_drawn(void **state)
     uint64_t allowed = 0;
     for (uint32_t id = 1; id < 64; id += 3) allowed |= 1ull << id;
     assert_true(ids_drawn(&(lw_sampling){ .temperature = 1.0 }, 64) == allowed);
-    assert_true((ids_drawn(&(lw_sampling){ .temperature = 1e-9, .top_k = 60, .top_p = 0.999 }, 64) & ~allowed) == 0);
+    const lw_sampling cut = { .temperature = 1e-9, .top_k = 60, .top_p = 0.999 };
+    assert_true((ids_drawn(&cut, 64) & ~allowed) == 0);
     assert_int_equal(drawn(&(lw_sampling){ .temperature = 0.0 }, 64, 0), 1);
 }
 
@@ -329,7 +330,7 @@ static void temperatures_reach_their_limits(void **state)
     assert_true(ids_drawn(&(lw_sampling){ .temperature = 1.7e308, .top_p = 0.5 }, 32) == 0xFFFF0000);
 }
 
-/* --- refusals ----------------------------------------------------------------------------------------------------- */
+/* --- refusals ------------------------------------------------------------------------------------------- */
 
 static void assert_refused(const lw_sampling *sampling, uint32_t vocab, const char *text)
 {

@@ -1,4 +1,5 @@
-/* The keyed sampler's quick method equals its definition: same token on every row, whatever the logits and options.
+/* The keyed sampler's quick method equals its definition: same token on every row, whatever the logits and
+ * options.
  * Usage: lane_sample_equal [long]: a million random draws instead of the quick count.
  */
 #include "base/rng.h"
@@ -36,7 +37,7 @@ static int sampler_teardown(void **state)
     return 0;
 }
 
-/* --- random rows -------------------------------------------------------------------------------------------------- */
+/* --- random rows ---------------------------------------------------------------------------------------- */
 
 typedef float logit_fn(lw_rng *rng, float spread);
 
@@ -64,8 +65,8 @@ static float coarse_logit(lw_rng *rng, float spread LW_UNUSED)
     return 4e15f + 0x1p29f * (float)lw_rng_below(rng, 3);
 }
 
-static logit_fn *const logit_fns[] = { normal_logit, tied_logit, equal_logit, zero_logit, masked_logit, any_logit,
-                                       coarse_logit, normal_logit };
+static logit_fn *const logit_fns[] = { normal_logit, tied_logit, equal_logit, zero_logit, masked_logit,
+                                       any_logit, coarse_logit, normal_logit };
 static const float spreads[] = { 3.0f, 1.0f, 0.01f, 10.0f, 0.2f, 100.0f };
 static const double temperatures[] = { 1.0, 0.7, 1.3, 0.3, 0.0, 1e-3, 1e-9, 30.0, 1e6, 1e300, 1.0, 0.8 };
 static const double top_ps[] = { 0.95, 0.5, 0.25, 0.9, 0.999, 1e-12, 0.99999999999, 0.1 };
@@ -86,7 +87,8 @@ static void fill_logits(lw_rng *rng, uint32_t vocab)
 static lw_sampling sampling_any(lw_rng *rng, uint32_t vocab)
 {
     lw_sampling s = { .temperature = PICK(rng, temperatures), .seed = lw_rng_next(rng) >> 1 };
-    if (lw_rng_below(rng, 3) == 0) s.top_k = 1 + (uint32_t)lw_rng_below(rng, lw_rng_below(rng, 2) ? 10 : vocab + 2);
+    const uint32_t top_k_max = lw_rng_below(rng, 2) ? 10 : vocab + 2;
+    if (lw_rng_below(rng, 3) == 0) s.top_k = 1 + (uint32_t)lw_rng_below(rng, top_k_max);
     if (lw_rng_below(rng, 2) == 0) s.top_p = lw_rng_below(rng, 2) ? PICK(rng, top_ps) : lw_rng_unit(rng);
     if (lw_rng_below(rng, 4) == 0) s.min_p = lw_rng_below(rng, 2) ? PICK(rng, min_ps) : lw_rng_unit(rng);
     return s;
@@ -119,8 +121,8 @@ static void check_both(const lw_sampling *sampling, uint32_t vocab, uint64_t pos
 {
     const both token = draw_both(sampling, vocab, position);
     if (token.quick == token.plain) return;
-    fail_msg("vocab %u, temperature %a, top_k %u, top_p %a, min_p %a, seed %llu, position %llu: drew %d, plain %d", vocab,
-             sampling->temperature, sampling->top_k, sampling->top_p, sampling->min_p,
+    fail_msg("vocab %u, t %a, top_k %u, top_p %a, min_p %a, seed %llu, position %llu: drew %d, plain %d",
+             vocab, sampling->temperature, sampling->top_k, sampling->top_p, sampling->min_p,
              (unsigned long long)sampling->seed, (unsigned long long)position, token.quick, token.plain);
 }
 
@@ -165,7 +167,7 @@ static void whole_vocabularies_draw_as_defined(void **state)
     }
 }
 
-/* --- near ties and infinite noise --------------------------------------------------------------------------------- */
+/* --- near ties and infinite noise ----------------------------------------------------------------------- */
 
 static uint64_t unshift(uint64_t x, int shift)
 {
@@ -207,7 +209,8 @@ static void infinite_noise_wins_if_kept(void **state)
         const uint64_t position = position_of_key(seed, ID, UINT64_MAX - seed);
         for (uint32_t id = 0; id < VOCAB; id++) logits[id] = (float)(id % 10);
         logits[ID] = -3e38f;
-        const lw_sampling full = { .temperature = 1.0, .seed = seed }, few = { .temperature = 1.0, .top_k = 20, .seed = seed };
+        const lw_sampling full = { .temperature = 1.0, .seed = seed };
+        const lw_sampling few = { .temperature = 1.0, .top_k = 20, .seed = seed };
         assert_int_equal(draw_both(&full, VOCAB, position).quick, ID);
         check_both(&full, VOCAB, position);
         assert_int_not_equal(draw_both(&few, VOCAB, position).quick, ID);
@@ -218,8 +221,8 @@ static void infinite_noise_wins_if_kept(void **state)
     }
 }
 
-/* Two ids in different blocks whose sums are as close as floats allow, everything else far behind: the bound that skips
- * must let the closer one through, at noises of every size. */
+/* Two ids in different blocks whose sums are as close as floats allow, everything else far behind: the
+ * bound that skips must let the closer one through, at noises of every size. */
 static void near_ties_draw_as_defined(void **state)
 {
     (void)state;
@@ -229,7 +232,8 @@ static void near_ties_draw_as_defined(void **state)
     const uint32_t cases = draws / 5;
     for (uint32_t id = 0; id < VOCAB; id++) logits[id] = -1e6f;
     for (uint32_t i = 0; i < cases; i++) {
-        const lw_sampling s = { .temperature = PICK(&rng, ((const double[]){ 1.0, 0.5, 4.0, 1024.0 })), .seed = i };
+        const double temperature = PICK(&rng, ((const double[]){ 1.0, 0.5, 4.0, 1024.0 }));
+        const lw_sampling s = { .temperature = temperature, .seed = i };
         /* High keys: rounding is coarsest where u nears 1. */
         const uint64_t key = UINT64_MAX - (lw_rng_next(&rng) >> lw_rng_below(&rng, 53));
         const uint64_t position = position_of_key(s.seed, RIGHT, key);
@@ -248,7 +252,7 @@ static void near_ties_draw_as_defined(void **state)
     assert_true(right_wins < cases - cases / 4);
 }
 
-/* --- the nucleus -------------------------------------------------------------------------------------------------- */
+/* --- the nucleus ---------------------------------------------------------------------------------------- */
 
 static lw__row row_of(uint32_t vocab, double temperature)
 {

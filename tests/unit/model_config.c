@@ -36,8 +36,8 @@ static void inner_values_come_first(void **state)
 static void wrong_numbers_are_refused(void **state)
 {
     (void)state;
-    lw_config *c = config_of("{\"neg\":-1,\"frac\":1.5,\"real\":64.0,\"big\":4294967296,\"text\":\"4\",\"bool\":true,"
-                             "\"list\":[1],\"ten\":10,\"exp\":1e300}");
+    lw_config *c = config_of("{\"neg\":-1,\"frac\":1.5,\"real\":64.0,\"big\":4294967296,\"text\":\"4\","
+                             "\"bool\":true,\"list\":[1],\"ten\":10,\"exp\":1e300}");
     static const char *const bad[] = { "neg", "frac", "big", "text", "bool", "list", "exp" };
     lw_diag d;
     uint32_t value = 99;
@@ -59,8 +59,9 @@ static void wrong_numbers_are_refused(void **state)
 static void infinities_are_numbers(void **state)
 {
     (void)state;
-    lw_config *c = config_of("{\"a\":{\"__float__\":\"Infinity\"},\"b\":[0.0,Infinity],\"s\":\"a \\\"Infinity\\\" NaN\","
-                             "\"n\":-Infinity,\"w\":{\"__float__\":\"NaN\"},\"m\":NaN}");
+    lw_config *c = config_of("{\"a\":{\"__float__\":\"Infinity\"},\"b\":[0.0,Infinity],"
+                             "\"s\":\"a \\\"Infinity\\\" NaN\",\"n\":-Infinity,"
+                             "\"w\":{\"__float__\":\"NaN\"},\"m\":NaN}");
     double value;
     lw_diag d;
     const char *text;

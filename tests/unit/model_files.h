@@ -1,5 +1,5 @@
-/* Model folders made by tests: a temporary folder, files in it, and safetensors from a header text. Each test program
- * that includes this has its own copy, so nothing is shared between them.
+/* Model folders made by tests: a temporary folder, files in it, and safetensors from a header text. Each test
+ * program that includes this has its own copy, so nothing is shared between them.
  */
 #ifndef TESTS_MODEL_FILES_H
 #define TESTS_MODEL_FILES_H
@@ -69,7 +69,8 @@ LW_UNUSED static uint8_t *safetensors_make(const char *header, size_t data_bytes
     return bytes;
 }
 
-LW_UNUSED static void safetensors_write(const folder *f, const char *name, const char *header, size_t data_bytes)
+LW_UNUSED static void safetensors_write(const folder *f, const char *name, const char *header,
+                                        size_t data_bytes)
 {
     size_t count;
     uint8_t *bytes = safetensors_make(header, data_bytes, &count);

@@ -64,11 +64,16 @@ static void lies_are_refused(void **state)
         { "{" TENSOR("t", "F32", "[1]", 8, 4) "}", 8, "end at 4, before they begin at 8" },
         { "{" TENSOR("t", "F32", "[2]", 0, 4) "}", 8, "needs 8 bytes, but data_offsets span 4" },
         { "{" TENSOR("t", "F32", "[0,9]", 0, 4) "}", 8, "needs 0 bytes" },
-        { "{" TENSOR("s", "F32", "[2]", 0, 8) "," TENSOR("t", "F32", "[2]", 4, 12) "}", 12, "\"s\" and \"t\" overlap" },
-        { "{" TENSOR("s", "U8", "[9]", 0, 9) "," TENSOR("r", "U8", "[1]", 1, 2) "," TENSOR("t", "U8", "[2]", 8, 10) "}",
-          12, "overlap" },
-        { "{" TENSOR("t", "F32", "[1]", 0, 4) "," TENSOR("t", "F32", "[1]", 4, 8) "}", 8, "duplicate key \"t\"" },
-        { "{\"t\":{\"dtype\":\"U8\",\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[0,1]}}", 1, "duplicate key \"dtype\"" },
+        { "{" TENSOR("s", "F32", "[2]", 0, 8) "," TENSOR("t", "F32", "[2]", 4, 12) "}", 12,
+          "\"s\" and \"t\" overlap" },
+        { "{" TENSOR("s", "U8", "[9]", 0, 9) "," TENSOR("r", "U8", "[1]", 1, 2) "}", 12,
+          "\"s\" and \"r\" overlap" },
+        { "{" TENSOR("s", "U8", "[9]", 0, 9) "," TENSOR("r", "U8", "[0]", 1, 1) ","
+          TENSOR("t", "U8", "[2]", 8, 10) "}", 12, "\"s\" and \"t\" overlap" },
+        { "{" TENSOR("t", "F32", "[1]", 0, 4) "," TENSOR("t", "F32", "[1]", 4, 8) "}", 8,
+          "duplicate key \"t\"" },
+        { "{\"t\":{\"dtype\":\"U8\",\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[0,1]}}", 1,
+          "duplicate key \"dtype\"" },
         { "{" TENSOR("t", "F7", "[1]", 0, 4) "}", 4, "dtype \"F7\"" },
         { "{" TENSOR("t", "U8", "[1,1,1,1,1,1,1,1,1]", 0, 1) "}", 4, "longer than any served" },
         { "{" TENSOR("t", "U8", "[-1]", 0, 1) "}", 4, "not negative" },
@@ -76,7 +81,8 @@ static void lies_are_refused(void **state)
         { "{" TENSOR("t", "U8", "[01]", 0, 1) "}", 4, "begins with 0" },
         { "{\"t\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0]}}", 1, "not two numbers" },
         { "{\"t\":{\"dtype\":\"U8\",\"shape\":[1]}}", 1, "must all be there" },
-        { "{\"t\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1],\"x\":1}}", 1, "\"x\" is not a field" },
+        { "{\"t\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1],\"x\":1}}", 1,
+          "\"x\" is not a field" },
         { "{\"t\":5}", 1, "an object is expected" },
         { "{\"__metadata__\":{\"a\":1}}", 1, "not a string" },
         { "{\"__metadata__\":[]}", 1, "not an object of strings" },
@@ -104,7 +110,8 @@ static void limits_hold(void **state)
     for (int over = 0; over < 2; over++) {
         memset(name, 'n', sizeof name);
         name[LW_LIMIT_NAME_BYTES - 1 + over] = '\0';
-        snprintf(header, sizeof header, "{\"%s\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", name);
+        snprintf(header, sizeof header, "{\"%s\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}",
+                 name);
         lw_diag d;
         assert_int_equal(parse(header, 1, &d), over ? LW_BAD_MODEL : LW_OK);
     }
@@ -161,7 +168,8 @@ static void lfs_pointer_is_named(void **state)
     static const char text[] = "version https://git-lfs.github.com/spec/v1\noid sha256:00ff\nsize 14744360\n";
     lw_safetensors *file;
     lw_diag d;
-    assert_int_equal(lw_safetensors_parse((const uint8_t *)text, sizeof text - 1, "m", &file, &d), LW_BAD_MODEL);
+    assert_int_equal(lw_safetensors_parse((const uint8_t *)text, sizeof text - 1, "m", &file, &d),
+                     LW_BAD_MODEL);
     assert_names(d.text, "git-lfs pointer", "14744360 are expected", "git lfs pull");
 }
 

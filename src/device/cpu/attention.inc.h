@@ -23,7 +23,8 @@ enum {
     TILE = LW_PAGE_POSITIONS,
     CHUNK_TILES = LW_CHUNK_POSITIONS / LW_PAGE_POSITIONS,
     PANEL = 2 * SIMD_WIDTH,     /* lanes that stand side by side in a widened tile */
-    BLOCK_QUERIES = 4,          /* queries that share one load of a matrix vector */
+    BLOCK_QUERIES = 6,          /* queries that share one load of a widened vector */
+    NARROW_QUERIES = 4,         /* the same of a bf16 vector; a block with no more is not worth a widened copy */
 };
 _Static_assert(TILE % PANEL == 0 && LW_CPU_DIM_ROUND % PANEL == 0, "tiles and padded dims are whole panels");
 
@@ -31,6 +32,7 @@ _Static_assert(TILE % PANEL == 0 && LW_CPU_DIM_ROUND % PANEL == 0, "tiles and pa
 typedef struct matrix {
     const float *wide;          /* (lanes / PANEL, steps, PANEL); NULL: take half */
     const lw_bf16 *half;        /* (steps, lanes) */
+    const lw_bf16 *next;        /* what is read in the same way after half, to be fetched meanwhile */
     size_t steps, lanes;
 } matrix;
 
@@ -44,15 +46,15 @@ typedef struct chains {
 } chains;
 
 /* queries x vectors chains from lane on, all in registers. */
-SIMD_INLINE void chains_block(const chains *c, size_t query, size_t lane, const int queries, const int vectors)
+SIMD_INLINE void chains_block(const chains *c, size_t query, size_t lane, int queries, int vectors, bool wide)
 {
     const float *coefs = c->coefs + query * c->coef_stride;
     float *out = c->out + query * c->out_stride + lane;
-    const bool wide = c->m.wide != NULL;
-    const size_t stride = wide ? PANEL : c->m.lanes;
-    const float *wide_at = wide ? c->m.wide + lane / PANEL * c->m.steps * PANEL + lane % PANEL : NULL;
+    const size_t coef_stride = c->coef_stride, stride = wide ? PANEL : c->m.lanes, width = (size_t)vectors * SIMD_WIDTH;
+    const float *wide_at = wide ? c->m.wide + lane * c->m.steps : NULL;
     const lw_bf16 *half_at = wide ? NULL : c->m.half + lane;
-    simd_f sums[BLOCK_QUERIES][4];
+    const lw_bf16 *next = wide ? NULL : c->m.next + lane * c->m.steps;
+    simd_f sums[BLOCK_QUERIES][4], values[4];
     SIMD_UNROLL
     for (int q = 0; q < queries; q++) {
         SIMD_UNROLL
@@ -61,7 +63,7 @@ SIMD_INLINE void chains_block(const chains *c, size_t query, size_t lane, const 
         }
     }
     for (size_t step = c->begin; step < c->end; step++) {
-        simd_f values[4];
+        if (!wide) __builtin_prefetch(next + step * width, 0, 2);
         SIMD_UNROLL
         for (int v = 0; v < vectors; v++) {
             const size_t at = step * stride + (size_t)v * SIMD_WIDTH;
@@ -69,7 +71,7 @@ SIMD_INLINE void chains_block(const chains *c, size_t query, size_t lane, const 
         }
         SIMD_UNROLL
         for (int q = 0; q < queries; q++) {
-            const simd_f coef = simd_set(coefs[(size_t)q * c->coef_stride + step]);
+            const simd_f coef = simd_set(coefs[(size_t)q * coef_stride + step]);
             SIMD_UNROLL
             for (int v = 0; v < vectors; v++) sums[q][v] = simd_fma(coef, values[v], sums[q][v]);
         }
@@ -81,23 +83,38 @@ SIMD_INLINE void chains_block(const chains *c, size_t query, size_t lane, const 
     }
 }
 
-/* All lanes of queries (1 to 4) queries. Few queries take more vectors, which keeps enough chains in flight; a
- * widened tile offers two side by side. */
-SIMD_INLINE void chains_queries(const chains *c, size_t query, const int queries)
+/* All lanes of a few queries from a widened tile, which offers two vectors side by side. */
+SIMD_INLINE void chains_wide(const chains *c, size_t query, int queries)
 {
-    const size_t few = queries <= 2 && c->m.wide == NULL ? c->m.lanes / (4 * SIMD_WIDTH) * (4 * SIMD_WIDTH) : 0;
-    for (size_t lane = 0; lane < few; lane += 4 * SIMD_WIDTH) chains_block(c, query, lane, queries, 4);
-    for (size_t lane = few; lane < c->m.lanes; lane += PANEL) chains_block(c, query, lane, queries, 2);
+    for (size_t lane = 0; lane < c->m.lanes; lane += PANEL) chains_block(c, query, lane, queries, 2, true);
+}
+
+/* The same from a page. One or two queries take more vectors, which keeps enough chains in flight. */
+SIMD_INLINE void chains_half(const chains *c, size_t query, int queries)
+{
+    const size_t more = queries <= 2 ? c->m.lanes / (2 * PANEL) * (2 * PANEL) : 0;
+    for (size_t lane = 0; lane < more; lane += 2 * PANEL) chains_block(c, query, lane, queries, 4, false);
+    for (size_t lane = more; lane < c->m.lanes; lane += PANEL) chains_block(c, query, lane, queries, 2, false);
 }
 
 static void chains_run(const chains *c, size_t queries)
 {
     size_t query = 0;
-    for (; query + BLOCK_QUERIES <= queries; query += BLOCK_QUERIES) chains_queries(c, query, BLOCK_QUERIES);
+    if (c->m.wide == NULL) {
+        switch (queries) {
+        case 4: chains_half(c, 0, 4); return;
+        case 3: chains_half(c, 0, 3); return;
+        case 2: chains_half(c, 0, 2); return;
+        default: chains_half(c, 0, 1); return;
+        }
+    }
+    for (; query + BLOCK_QUERIES <= queries; query += BLOCK_QUERIES) chains_wide(c, query, BLOCK_QUERIES);
     switch (queries - query) {
-    case 3: chains_queries(c, query, 3); break;
-    case 2: chains_queries(c, query, 2); break;
-    case 1: chains_queries(c, query, 1); break;
+    case 5: chains_wide(c, query, 5); break;
+    case 4: chains_wide(c, query, 4); break;
+    case 3: chains_wide(c, query, 3); break;
+    case 2: chains_wide(c, query, 2); break;
+    case 1: chains_wide(c, query, 1); break;
     default: break;
     }
 }
@@ -265,11 +282,12 @@ static void run_attend(const block *b, const run *r, const matrix *keys, const m
 }
 
 /* One tile for the whole block. Rows of a block share pages, so one widened copy serves every run that is not
- * gathered; a tile that only one block of queries reads, and whose dims are whole panels, is read as it lies. */
-static void tile_attend(const block *b, size_t start)
+ * gathered; a tile that only a few queries read, and whose dims are whole panels, is read as it lies.
+ * Keys of the block end before position end. */
+static void tile_attend(const block *b, size_t start, size_t end)
 {
     const size_t dim = b->args->head_dim, queries = (b->row_end - b->row_begin) * b->group;
-    const bool narrow = queries <= BLOCK_QUERIES && dim == b->dim_pad;
+    const bool narrow = queries <= NARROW_QUERIES && dim == b->dim_pad;
     const matrix keys = { .wide = b->keys, .steps = dim, .lanes = TILE };
     const matrix values = { .wide = b->values, .steps = TILE, .lanes = b->dim_pad };
     bool widened = false;
@@ -282,8 +300,10 @@ static void tile_attend(const block *b, size_t start)
         }
         const lw_bf16 *half = head_at(b, r.row_begin, (uint32_t)start);
         if (narrow) {
-            run_attend(b, &r, &(matrix){ .half = half, .steps = dim, .lanes = TILE },
-                       &(matrix){ .half = half + dim * TILE, .steps = TILE, .lanes = dim });
+            const lw_bf16 *next = start + TILE < end ? head_at(b, r.row_begin, (uint32_t)(start + TILE)) : half;
+            const matrix k = { .half = half, .next = next, .steps = dim, .lanes = TILE };
+            const matrix v = { .half = half + dim * TILE, .next = next + dim * TILE, .steps = TILE, .lanes = dim };
+            run_attend(b, &r, &k, &v);
             continue;
         }
         if (!widened) {
@@ -332,7 +352,7 @@ static void chunk_attend(const block *b, size_t chunk, size_t tile_begin, size_t
     const size_t begin = chunk * LW_CHUNK_POSITIONS, end = begin + LW_CHUNK_POSITIONS;
     const size_t first = size_max(tile_begin, chunk * CHUNK_TILES), last = size_min(tile_end, (chunk + 1) * CHUNK_TILES);
     queries_clear(b->m, b->l, b->o, (b->row_end - b->row_begin) * b->group, b->dim_pad);
-    for (size_t tile = first; tile < last; tile++) tile_attend(b, tile * TILE);
+    for (size_t tile = first; tile < last; tile++) tile_attend(b, tile * TILE, tile_end * TILE);
     for (size_t row = b->row_begin; row < b->row_end; row++) {
         const bool seen = row_first_position(b->args, row) < end && b->args->places[row].position >= begin;
         if (seen) chunk_merge(b, block_query(b, row), b->group);

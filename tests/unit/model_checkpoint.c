@@ -1,0 +1,202 @@
+/* Model folders: which files count, how the index is held against the shards, and what each wrong folder
+ * says. */
+#include "model/checkpoint.h"
+
+#include "model_files.h"
+
+#include <sys/stat.h>
+
+#define T4(name, begin, end) \
+    "\"" name "\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[" #begin "," #end "]}"
+
+static lw_status open_folder(const folder *f, lw_checkpoint **c, lw_diag *d)
+{
+    d->text[0] = '\0';
+    return lw_checkpoint_open(f->path, c, d);
+}
+
+/* The folder must be refused with a text that holds every part. */
+#define assert_refused(f, wanted, ...) \
+    do { \
+        lw_checkpoint *refused_; \
+        lw_diag diag_; \
+        assert_int_equal(open_folder(f, &refused_, &diag_), wanted); \
+        assert_null(refused_); \
+        assert_names(diag_.text, __VA_ARGS__); \
+    } while (0)
+
+static folder two_shards(const char *index)
+{
+    const folder f = folder_make();
+    text_write(&f, "config.json", "{\"model_type\":\"x\"}");
+    safetensors_write(&f, "one.safetensors", "{" T4("m.weight", 0, 4) "}", 4);
+    safetensors_write(&f, "two.safetensors", "{" T4("m.scales", 0, 4) "," T4("m.biases", 4, 8) "}", 8);
+    if (index != NULL) text_write(&f, "model.safetensors.index.json", index);
+    return f;
+}
+
+static void parts_lie_in_different_shards(void **state)
+{
+    (void)state;
+    const folder f = two_shards("{\"weight_map\":{\"m.weight\":\"one.safetensors\","
+                                "\"m.scales\":\"two.safetensors\",\"m.biases\":\"two.safetensors\"}}");
+    lw_checkpoint *c;
+    lw_diag d;
+    assert_int_equal(open_folder(&f, &c, &d), LW_OK);
+    assert_int_equal(lw_checkpoint_tensor_count(c), 3);
+    assert_int_equal(lw_checkpoint_bytes(c), 12);
+    assert_string_equal(lw_checkpoint_tensor(c, 0)->name, "m.biases");
+    assert_non_null(strstr(lw_checkpoint_find(c, "m.weight")->file, "one.safetensors"));
+    assert_non_null(strstr(lw_checkpoint_find(c, "m.scales")->file, "two.safetensors"));
+    assert_null(lw_checkpoint_find(c, "m"));
+    assert_string_equal(lw_checkpoint_dir(c), f.path);
+    assert_non_null(lw_config_get(lw_checkpoint_config(c), "model_type"));
+    assert_null(lw_config_get(lw_checkpoint_generation(c), "eos_token_id"));
+    lw_checkpoint_release(c, lw_checkpoint_find(c, "m.biases"));
+    assert_int_equal(lw_checkpoint_find(c, "m.biases")->bytes[3], 7);
+    lw_checkpoint_close(c);
+    folder_free(&f);
+}
+
+static void wrong_indexes_are_refused(void **state)
+{
+    (void)state;
+    static const char *const cases[][3] = {
+        { "{\"weight_map\":{\"m.weight\":\"three.safetensors\"}}", "three.safetensors", "m.weight" },
+        { "{\"weight_map\":{\"m.scales\":\"one.safetensors\"}}", "one.safetensors", "m.scales" },
+        { "{\"weight_map\":{\"m.weight\":\"../one.safetensors\"}}", "../one.safetensors", "m.weight" },
+        { "{\"weight_map\":{\"m.weight\":\"/etc/passwd\"}}", "/etc/passwd", "m.weight" },
+        { "{\"weight_map\":{\"m.weight\":\"\"}}", "plain name", "m.weight" },
+        { "{\"weight_map\":{\"m.weight\":7}}", "not a string", "m.weight" },
+        { "{\"weight_map\":{\"a\":\"one.safetensors\",\"a\":\"one.safetensors\"}}", "duplicate",
+          "index.json" },
+        { "{\"weight_map\":[]}", "weight_map", "not an object" },
+        { "{}", "weight_map", "not an object" },
+        { "{\"weight_map\":{}}", "no *.safetensors", "folder" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const folder f = two_shards(cases[i][0]);
+        lw_checkpoint *c;
+        lw_diag d;
+        assert_int_not_equal(open_folder(&f, &c, &d), LW_OK);
+        assert_null(c);
+        assert_names(d.text, f.path, cases[i][1], cases[i][2]);
+        folder_free(&f);
+    }
+}
+
+static void several_files_without_an_index_are_joined(void **state)
+{
+    (void)state;
+    const folder f = two_shards(NULL);
+    lw_checkpoint *c;
+    lw_diag d;
+    safetensors_write(&f, "ref64.safetensors", "{" T4("p0.ids", 0, 4) "}", 4);
+    safetensors_write(&f, "adapter_model.safetensors", "{" T4("lora", 0, 4) "}", 4);
+    assert_int_equal(open_folder(&f, &c, &d), LW_OK);
+    assert_int_equal(lw_checkpoint_tensor_count(c), 3);
+    lw_checkpoint_close(c);
+    safetensors_write(&f, "zzz.safetensors", "{" T4("m.weight", 0, 4) "}", 4);
+    assert_refused(&f, LW_BAD_MODEL, "m.weight", "one.safetensors", "zzz.safetensors");
+    /* With model.safetensors there, the others are not weights of this model. */
+    safetensors_write(&f, "model.safetensors", "{" T4("m.weight", 0, 4) "}", 4);
+    assert_int_equal(open_folder(&f, &c, &d), LW_OK);
+    assert_int_equal(lw_checkpoint_tensor_count(c), 1);
+    lw_checkpoint_close(c);
+    folder_free(&f);
+}
+
+static void side_files_are_found_under_mtp(void **state)
+{
+    (void)state;
+    const folder f = folder_make();
+    lw_checkpoint *c;
+    lw_diag d;
+    text_write(&f, "config.json", "{}");
+    text_write(&f, "generation_config.json", "{\"eos_token_id\":[4]}");
+    safetensors_write(&f, "model.safetensors", "{" T4("layers.0.w", 0, 4) "}", 4);
+    safetensors_write(
+        &f, "mtp-4bit.safetensors",
+        "{\"__metadata__\":{\"quantization\":\"{}\"}," T4("layers.0.w", 0, 4) "," T4("mtp.x", 4, 8) "}", 8);
+    safetensors_write(&f, "model_extra_tensors.safetensors", "{" T4("extra", 0, 4) "}", 4);
+    assert_int_equal(open_folder(&f, &c, &d), LW_OK);
+    assert_int_equal(lw_checkpoint_tensor_count(c), 4);
+    const lw_tensor *side = lw_checkpoint_find(c, "mtp.layers.0.w");
+    assert_non_null(side);
+    assert_non_null(lw_checkpoint_find(c, "mtp.x"));
+    assert_non_null(lw_checkpoint_find(c, "extra"));
+    assert_string_equal(lw_checkpoint_metadata(c, side, "quantization"), "{}");
+    assert_null(lw_checkpoint_metadata(c, lw_checkpoint_find(c, "layers.0.w"), "quantization"));
+    assert_non_null(lw_config_get(lw_checkpoint_generation(c), "eos_token_id"));
+    lw_checkpoint_close(c);
+    folder_free(&f);
+}
+
+/* The layout of download caches: a snapshot of links into a folder of blobs. */
+static void linked_caches_open(void **state)
+{
+    (void)state;
+    const folder blobs = folder_make(), snapshot = folder_make();
+    static const char *const names[][2] = { { "aa", "config.json" }, { "bb", "model.safetensors" } };
+    char target[512], link[512];
+    lw_checkpoint *c;
+    lw_diag d;
+    text_write(&blobs, "aa", "{}");
+    safetensors_write(&blobs, "bb", "{" T4("t", 0, 4) "}", 4);
+    for (size_t i = 0; i < 2; i++) {
+        snprintf(target, sizeof target, "../%s/%s", strrchr(blobs.path, '/') + 1, names[i][0]);
+        snprintf(link, sizeof link, "%s/%s", snapshot.path, names[i][1]);
+        assert_int_equal(symlink(target, link), 0);
+    }
+    assert_int_equal(open_folder(&snapshot, &c, &d), LW_OK);
+    assert_non_null(lw_checkpoint_find(c, "t"));
+    lw_checkpoint_close(c);
+    snprintf(target, sizeof target, "%s/bb", blobs.path);
+    assert_int_equal(unlink(target), 0);
+    assert_refused(&snapshot, LW_NOT_FOUND, "model.safetensors", "link points to a file that is not there");
+    folder_free(&snapshot);
+    folder_free(&blobs);
+}
+
+static void wrong_folders_say_what_they_are(void **state)
+{
+    (void)state;
+    const folder f = folder_make();
+    char path[512];
+    lw_checkpoint *c;
+    lw_diag d;
+    assert_refused(&f, LW_NOT_FOUND, f.path, "no config.json");
+    text_write(&f, "config.json", "{}");
+    assert_refused(&f, LW_NOT_FOUND, f.path, "no *.safetensors");
+    file_write(&f, "model.safetensors", "", 0);
+    assert_refused(&f, LW_BAD_MODEL, "model.safetensors", "empty");
+    text_write(&f, "model.safetensors", "version https://git-lfs.github.com/spec/v1\nsize 99\n");
+    assert_refused(&f, LW_BAD_MODEL, "model.safetensors", "git-lfs pointer", "99 are expected");
+    text_write(&f, "config.json", "version https://git-lfs.github.com/spec/v1\n");
+    assert_refused(&f, LW_BAD_MODEL, "config.json", "git-lfs pointer");
+    snprintf(path, sizeof path, "%s/config.json", f.path);
+    assert_int_equal(lw_checkpoint_open(path, &c, &d), LW_BAD_INPUT);
+    assert_names(d.text, path, "is a file");
+    snprintf(path, sizeof path, "%s/nowhere", f.path);
+    assert_int_equal(lw_checkpoint_open(path, &c, &d), LW_NOT_FOUND);
+    assert_names(d.text, path, "no such folder");
+    snprintf(path, sizeof path, "%s/model.safetensors", f.path);
+    assert_int_equal(unlink(path), 0);
+    text_write(&f, "config.json", "{}");
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_refused(&f, LW_BAD_MODEL, "model.safetensors", "not a regular file");
+    folder_free(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(parts_lie_in_different_shards),
+        cmocka_unit_test(wrong_indexes_are_refused),
+        cmocka_unit_test(several_files_without_an_index_are_joined),
+        cmocka_unit_test(side_files_are_found_under_mtp),
+        cmocka_unit_test(linked_caches_open),
+        cmocka_unit_test(wrong_folders_say_what_they_are),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
