@@ -313,6 +313,9 @@ int lw_verb_bench(const lw_term *term, int argc, char **argv)
     if ((arguments.count == 1) == (b.synth_name != NULL)) {
         return lw_usage_error("bench", "give either MODEL or --synth SHAPE");
     }
+    if (b.synth_name != NULL && !lw_synth_is_known(b.synth_name)) {
+        return lw_usage_error("bench", "--synth takes %s, not \"%s\"", LW_SYNTH_SHAPES, b.synth_name);
+    }
     const char *name = b.synth_name != NULL ? b.synth_name : arguments.values[0];
     lw_diag d;
     if (bench_run(&b, term, name, &d) != LW_OK) code = lw_error("%s", d.text);

@@ -134,16 +134,17 @@ static void print_value(const char *label, const json_t *value)
     free(text);
 }
 
-static void print_tally(const char *label, const json_t *list)
+static void print_tally(const char *label, const char *unit, const json_t *list)
 {
     size_t at;
     json_t *item;
     json_array_foreach(list, at, item)
     {
-        printf("%-14s %-16s %6lld tensors %9.3f GiB\n", at == 0 ? label : "",
-               json_string_value(json_object_get(item, "name")),
-               (long long)json_integer_value(json_object_get(item, "count")),
-               json_number_value(json_object_get(item, "bytes")) / (double)(1 << 30));
+        const double bytes = json_number_value(json_object_get(item, "bytes"));
+        const bool is_small = bytes < (double)(1 << 26);
+        printf("%-14s %-16s %6lld %s %9.3f %s\n", at == 0 ? label : "", text_of(item, "name"),
+               (long long)json_integer_value(json_object_get(item, "count")), unit,
+               bytes / (double)(is_small ? 1 << 20 : 1 << 30), is_small ? "MiB" : "GiB");
     }
 }
 
@@ -194,9 +195,9 @@ static void print_plain(const json_t *object)
     for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
         print_value(values[i].label, json_object_get(object, values[i].key));
     }
-    print_tally("stored as", json_object_get(object, "stored"));
+    print_tally("stored as", "tensors", json_object_get(object, "stored"));
     print_text(object);
-    print_tally("weights", json_object_get(object, "formats"));
+    print_tally("weights", "weights", json_object_get(object, "formats"));
     print_unused(json_object_get(object, "unused"));
     const bool served = json_is_true(json_object_get(object, "served"));
     if (served) printf("%-14s yes, by family %s\n", "served", text_of(object, "family"));

@@ -58,6 +58,13 @@ static lw_status find_shape(const char *name, const shape **out, uint32_t *bits,
     return lw_fail(d, LW_BAD_INPUT, "there is no synthetic model \"%s\": give %s", name, LW_SYNTH_SHAPES);
 }
 
+bool lw_synth_is_known(const char *name)
+{
+    const shape *found;
+    uint32_t bits;
+    return find_shape(name, &found, &bits, NULL) == LW_OK;
+}
+
 /* ---- the image ---- */
 
 /* One tensor of 2-byte or, as U32, 4-byte elements. */

@@ -23,6 +23,9 @@ typedef struct lw_synth {
 /* "lfm3-1.7b-4bit": a shape and a format. LW_BAD_INPUT lists both. */
 lw_status lw_synth_make(const char *name, lw_synth *out, lw_diag *d) LW_MUST_USE;
 
+/* True if there is such a model. */
+bool lw_synth_is_known(const char *name);
+
 /* Frees the values once a device has repacked them. */
 void lw_synth_drop(lw_synth *synth);
 void lw_synth_close(lw_synth *synth);
