@@ -224,7 +224,8 @@ static lw_status load_model(lw_tokenizer *tokenizer, const json_t *root, const c
 
 /* ---- added tokens ---- */
 
-/* Names the added token in the vocabulary, or finds it there. */
+/* Names the added token in the vocabulary, where it stands for its text, or finds it in the model's, where it goes on
+ * standing for what the model says. */
 static lw_status name_added(lw_tokenizer *tokenizer, const json_t *object, const char *name, lw_diag *d)
 {
     const char *content = json_string_value(json_object_get(object, "content"));
@@ -247,8 +248,6 @@ static lw_status name_added(lw_tokenizer *tokenizer, const json_t *object, const
     }
     const bool special = json_is_true(json_object_get(object, "special"));
     token->flags |= (uint8_t)(LW__TOKEN_ADDED | (special ? LW__TOKEN_SPECIAL : 0));
-    token->bytes = token->text; /* an added token stands for its text, whatever its characters mean elsewhere */
-    token->bytes_count = token->text_count;
     return LW_OK;
 }
 
