@@ -16,6 +16,7 @@ enum {
     LW_LIMIT_TOKEN_BYTES = 64 << 10,       /* bytes of one token's text */
     LW_LIMIT_PATTERN_BYTES = 64 << 10,     /* one pre-tokenizer pattern */
     LW_LIMIT_PATTERN_STEPS = 1 << 24,      /* backtracking steps of one match: above the longest word, below a hang */
+    LW_LIMIT_PATTERN_KIB = 1 << 18,        /* memory of one match without the JIT compiler, in KiB */
     LW_LIMIT_SPLIT_STEPS = 16,             /* Split steps of one pre-tokenizer: real ones have at most 4 */
     LW_LIMIT_MERGES = 1 << 22,             /* merge rules: each makes a token, few make the same one */
     LW_LIMIT_ADDED_BYTES = 1 << 10,        /* text of one added token: bounds the walk at each byte of a prompt */

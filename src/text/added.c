@@ -172,6 +172,7 @@ bool lw__added_next(const lw__added *added, lw__added_walk *walk, lw__added_matc
         found->id = token->id;
         found->begin = token->strip_left ? size_max(white_begin(text, begin), walk->done) : begin;
         found->end = token->strip_right ? white_end(text, end) : end;
-        return true;
+        /* A token of white space that the token before has stripped away leaves nothing. */
+        if (found->begin < found->end) return true;
     }
 }

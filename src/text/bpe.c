@@ -305,16 +305,17 @@ static lw_status heap_encode(const lw__bpe *bpe, lw__bpe_scratch *scratch, lw_te
 
 /* ---- words ---- */
 
-enum { WHOLE_MAX = 1024 }; /* a longer word is not looked up whole as long as no token of that many bytes is sane */
-
 /* The id of a word that is one token by itself, or -1. */
 static int32_t whole_word(const lw__bpe *bpe, lw_text word)
 {
-    char text[2 * WHOLE_MAX + 4];
-    if (word.count > WHOLE_MAX) return -1;
+    char text[LW__WHOLE_TEXT_MAX + 4];
     size_t count = 0;
-    for (size_t i = 0; i < word.count; i++) count += lw__byte_char((uint8_t)word.bytes[i], text + count);
-    return lw__vocab_find(bpe->vocab, text, count);
+    for (size_t i = 0; i < word.count; i++) {
+        if (count > LW__WHOLE_TEXT_MAX) return -1;
+        count += lw__byte_char((uint8_t)word.bytes[i], text + count);
+    }
+    const int32_t id = lw__vocab_find(bpe->vocab, text, count);
+    return id >= 0 && (bpe->vocab->tokens[id].flags & LW__TOKEN_MODEL) != 0 ? id : -1;
 }
 
 lw_status lw__bpe_encode(const lw__bpe *bpe, lw__bpe_scratch *scratch, lw_text word, bool with_heap, lw_ids *out,

@@ -66,7 +66,12 @@ lw_status lw__nfc_apply(const lw__nfc *nfc, lw__nfc_scratch *scratch, lw_text te
 
 /* ---- bpe.c ---- */
 
-enum { LW__TOKEN_NAMED = 1, LW__TOKEN_ADDED = 2, LW__TOKEN_SPECIAL = 4 };
+enum {
+    LW__TOKEN_NAMED = 1,
+    LW__TOKEN_MODEL = 2,     /* stands in the model's vocabulary: merging may give it */
+    LW__TOKEN_ADDED = 4,
+    LW__TOKEN_SPECIAL = 8,
+};
 
 typedef struct lw__token {
     const char *text;        /* as written in the file */
@@ -97,7 +102,10 @@ typedef struct lw__merge {
     uint32_t id;             /* what left and right become */
 } lw__merge;
 
-enum { LW__RANK_NONE = INT32_MAX };
+enum {
+    LW__RANK_NONE = INT32_MAX,
+    LW__WHOLE_TEXT_MAX = 2048, /* bytes of text of a token that ignore_merges may look for; longer ones are refused */
+};
 
 typedef struct lw__bpe {
     const lw__vocab *vocab;

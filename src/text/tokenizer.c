@@ -75,6 +75,7 @@ lw_status lw_token_scratch_make(const lw_tokenizer *tokenizer, lw_token_scratch 
     }
     pcre2_set_match_limit(scratch->limits, LW_LIMIT_PATTERN_STEPS);
     pcre2_set_depth_limit(scratch->limits, LW_LIMIT_PATTERN_STEPS);
+    pcre2_set_heap_limit(scratch->limits, LW_LIMIT_PATTERN_KIB);
     /* Without a JIT in the library there is no stack, and none is needed. */
     if (scratch->stack != NULL) pcre2_jit_stack_assign(scratch->limits, NULL, scratch->stack);
     *out = scratch;

@@ -88,6 +88,7 @@ static lw_status load_vocab(lw_tokenizer *tokenizer, const json_t *vocab, const 
         const uint32_t id = (uint32_t)id_of(json_object_iter_value(at));
         status = name_token(tokenizer, json_object_iter_key(at), id, name, d);
         if (status != LW_OK) return status;
+        tokenizer->vocab.tokens[id].flags |= LW__TOKEN_MODEL;
         status = token_set_bytes(tokenizer, &tokenizer->vocab.tokens[id]);
         if (status != LW_OK) return lw_fail(d, status, "%s: no memory for the vocabulary", name);
     }
@@ -183,8 +184,6 @@ static lw_status check_options(const json_t *model, const char *name, lw_diag *d
     return LW_OK;
 }
 
-enum { WHOLE_WORD_BYTES = 2048 }; /* text of a token that ignore_merges may look for */
-
 /* Checks what can only be seen in the finished vocabulary. */
 static lw_status check_vocab(const lw_tokenizer *tokenizer, const json_t *model, const char *name, lw_diag *d)
 {
@@ -195,9 +194,9 @@ static lw_status check_vocab(const lw_tokenizer *tokenizer, const json_t *model,
                        "vocabularies with all 256 bytes are served with one", name, unknown, (unsigned)byte);
     }
     for (uint32_t id = 0; tokenizer->bpe.ignore_merges && id < tokenizer->vocab.id_count; id++) {
-        if (tokenizer->vocab.tokens[id].text_count <= WHOLE_WORD_BYTES) continue;
+        if (tokenizer->vocab.tokens[id].text_count <= LW__WHOLE_TEXT_MAX) continue;
         return lw_fail(d, LW_UNSUPPORTED, "%s: model.ignore_merges with a token of more than %d bytes (id %u)", name,
-                       WHOLE_WORD_BYTES, id);
+                       LW__WHOLE_TEXT_MAX, id);
     }
     return LW_OK;
 }
@@ -225,7 +224,8 @@ static lw_status load_model(lw_tokenizer *tokenizer, const json_t *root, const c
 
 /* ---- added tokens ---- */
 
-/* Names the added token in the vocabulary, or finds it there. */
+/* Names the added token in the vocabulary, where it stands for its text, or finds it in the model's, where it goes on
+ * standing for what the model says. */
 static lw_status name_added(lw_tokenizer *tokenizer, const json_t *object, const char *name, lw_diag *d)
 {
     const char *content = json_string_value(json_object_get(object, "content"));
@@ -248,8 +248,6 @@ static lw_status name_added(lw_tokenizer *tokenizer, const json_t *object, const
     }
     const bool special = json_is_true(json_object_get(object, "special"));
     token->flags |= (uint8_t)(LW__TOKEN_ADDED | (special ? LW__TOKEN_SPECIAL : 0));
-    token->bytes = token->text; /* an added token stands for its text, whatever its characters mean elsewhere */
-    token->bytes_count = token->text_count;
     return LW_OK;
 }
 
@@ -326,7 +324,7 @@ lw_status lw__load_added(lw_tokenizer *tokenizer, const json_t *root, const char
 }
 
 /* True if merging alone may give the id of a special token. */
-static bool reaches_special(const lw_tokenizer *tokenizer, const json_t *vocab)
+static bool reaches_special(const lw_tokenizer *tokenizer)
 {
     const lw__bpe *bpe = &tokenizer->bpe;
     for (size_t i = 0; i <= bpe->slot_mask; i++) {
@@ -336,7 +334,7 @@ static bool reaches_special(const lw_tokenizer *tokenizer, const json_t *vocab)
     }
     for (uint32_t id = 0; bpe->ignore_merges && id < tokenizer->vocab.id_count; id++) {
         const lw__token *token = &tokenizer->vocab.tokens[id];
-        if ((token->flags & LW__TOKEN_SPECIAL) != 0 && json_object_get(vocab, token->text) != NULL) return true;
+        if ((token->flags & LW__TOKEN_SPECIAL) != 0 && (token->flags & LW__TOKEN_MODEL) != 0) return true;
     }
     return false;
 }
@@ -355,7 +353,7 @@ static lw_status load_root(lw_tokenizer *tokenizer, const json_t *root, const ch
     if (status == LW_OK) status = lw__load_steps(tokenizer, root, name, d);
     if (status == LW_OK) status = lw__load_added(tokenizer, root, name, d);
     if (status != LW_OK) return status;
-    tokenizer->reaches_special = reaches_special(tokenizer, json_object_get(json_object_get(root, "model"), "vocab"));
+    tokenizer->reaches_special = reaches_special(tokenizer);
     return LW_OK;
 }
 
