@@ -164,6 +164,7 @@ static const jbuiltin builtins[] = {
     { "cycler", NULL },
     { "joiner", NULL },
     { "lipsum", NULL },
+    { "self", NULL },
 };
 
 const jbuiltin *lw__jinja_builtin(lw_text name)

@@ -19,7 +19,7 @@
  *              | "filter" filter { "|" filter } body "endfilter"
  *              | "with" [ NAME "=" expr { "," NAME "=" expr } ] body "endwith"
  *              | "generation" body "endgeneration"
- *              | "print" tuple
+ *              | "print" [ expr { "," expr } ]
  *   param      = NAME [ "=" expr ]
  *   target     = place { "," place } [ "," ]          place = NAME | NAME "." NAME | "(" target ")"
  *

@@ -92,13 +92,11 @@ static lw_status split_space(jrun *run, lw_text text, int64_t times, jvalue *out
         find_space(text, from, &begin, &end);
         if (times == 0 || end == begin) break;
         times--;
-        lw_text part = text_cut(text, from, begin);
-        lw__jinja_list_push(out, value_text(part));
+        lw__jinja_list_push(out, value_text(text_cut(text, from, begin)));
         from = end;
     }
     if (from >= text.count) return LW_OK;
-    const lw_text rest = text_cut(text, from, text.count);
-    lw__jinja_list_push(out, value_text(text_cut(rest, 0, lw__jinja_trim_right(rest))));
+    lw__jinja_list_push(out, value_text(text_cut(text, from, text.count)));
     return LW_OK;
 }
 

@@ -342,10 +342,6 @@ static int64_t clamp(int64_t index, int64_t count, int64_t low, int64_t high)
 
 static lw_status read_span(jrun *run, const jvalue parts[static 3], int64_t count, jspan *out)
 {
-    for (int i = 0; i < 3; i++)
-        if (parts[i].kind != JK_NONE && !value_is_integer(parts[i]))
-            return lw__jinja_fail(run, LW_BAD_INPUT, "a slice needs integers, not a '%s'",
-                                  lw__jinja_kind_name(parts[i]));
     const int64_t step = parts[2].kind == JK_NONE ? 1 : value_integer(parts[2]);
     if (step == 0) return lw__jinja_fail(run, LW_BAD_INPUT, "a slice step of zero");
     if (step < -INT64_MAX) return lw__jinja_fail(run, LW_UNSUPPORTED, "a slice step of -2**63 is not supported");
@@ -395,10 +391,11 @@ static lw_status slice_text(jrun *run, jvalue owner, const jvalue parts[static 3
 lw_status lw__jinja_slice(jrun *run, jvalue owner, const jvalue parts[static 3], jvalue *out)
 {
     if (owner.kind == JK_UNDEFINED) return lw__jinja_fail_undefined(run, owner);
-    if (owner.kind == JK_STRING) return slice_text(run, owner, parts, out);
+    bool is_sliceable = owner.kind == JK_STRING || owner.kind == JK_LIST || owner.kind == JK_TUPLE;
+    for (int i = 0; i < 3; i++) is_sliceable &= parts[i].kind == JK_NONE || value_is_integer(parts[i]);
     if (owner.kind == JK_RANGE) return lw__jinja_fail(run, LW_UNSUPPORTED, "slices of a range are not supported");
-    if (owner.kind != JK_LIST && owner.kind != JK_TUPLE)
-        return lw__jinja_fail(run, LW_BAD_INPUT, "a '%s' cannot be sliced", lw__jinja_kind_name(owner));
+    if (!is_sliceable) return lw__jinja_undefined(run, lw__jinja_kind_name(owner), text_literal("slice"), out);
+    if (owner.kind == JK_STRING) return slice_text(run, owner, parts, out);
     jspan span;
     TRY(read_span(run, parts, (int64_t)owner.as.list->count, &span));
     TRY(lw__jinja_list(run, owner.kind, span.count, out));

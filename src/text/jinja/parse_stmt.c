@@ -84,11 +84,20 @@ static lw_status parse_target(jparser *p, const jnode **out)
     return lw__jinja_node_done(p, tuple);
 }
 
+static bool names_loop(const jnode *target)
+{
+    if (target->kind == JN_NAME) return text_is(target->name->text, "loop");
+    for (size_t i = 0; i < target->count; i++)
+        if (names_loop(target->items[i])) return true;
+    return false;
+}
+
 static lw_status parse_for(jparser *p, jnode *node)
 {
     static const char *const until[] = { "else", "endfor", NULL };
     node->kind = JN_FOR;
     TRY(parse_target(p, &node->left));
+    if (names_loop(node->left)) return lw__jinja_parse_fail(p, LW_BAD_INPUT, "a loop cannot assign to 'loop'");
     TRY(lw__jinja_expect_word(p, "in"));
     TRY(lw__jinja_parse_tuple(p, false, &node->right));
     if (lw__jinja_skip_word(p, "if")) TRY(lw__jinja_parse_expr(p, &node->third));
@@ -243,8 +252,18 @@ static lw_status parse_scope(jparser *p, jnode *node)
 
 static lw_status parse_print(jparser *p, jnode *node)
 {
-    node->kind = JN_OUTPUT;
-    return lw__jinja_parse_tuple(p, true, &node->left);
+    jnodes outputs = { 0 };
+    while (parser_token(p)->kind != JT_BLOCK_END) {
+        jnode *output;
+        if (outputs.count > 0) TRY(lw__jinja_expect_op(p, ','));
+        TRY(lw__jinja_node(p, JN_OUTPUT, &output));
+        TRY(lw__jinja_parse_expr(p, &output->left));
+        TRY(lw__jinja_node_done(p, output));
+        TRY(lw__jinja_add(p, &outputs, output));
+    }
+    node->items = outputs.items;
+    node->count = outputs.count;
+    return LW_OK;
 }
 
 static lw_status parse_jump(jparser *p, jnode *node, jnode_kind kind)
