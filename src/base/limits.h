@@ -24,7 +24,9 @@ enum {
     LW_LIMIT_WORD_BYTES = 8 << 20,         /* one pre-token: merging needs 40 bytes of memory for each */
     LW_LIMIT_TEMPLATE_BYTES = 1 << 20,     /* chat template source */
     LW_LIMIT_TEMPLATE_DEPTH = 100,         /* nesting of template expressions, statements, calls and data */
-    LW_LIMIT_TEMPLATE_OUTPUT = 64 << 20,   /* bytes that one rendering may hold at once */
+    LW_LIMIT_TEMPLATE_OUTPUT = 64 << 20,   /* bytes of one text that a rendering builds */
+    LW_LIMIT_TEMPLATE_MEMORY = 256 << 20,  /* bytes of all values of one rendering: a text is copied a few times */
+    LW_LIMIT_TEMPLATE_FRAMES = 1000,       /* evaluations inside one another: bounds the C stack to about 1 MiB */
     LW_LIMIT_TEMPLATE_STEPS = 20000000,    /* evaluation steps of one rendering, so that a loop ends */
     LW_LIMIT_PROMPT_BYTES = 64 << 20,      /* text of one prompt */
     LW_LIMIT_LAYERS = 1024,                /* layers of one model */
