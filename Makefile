@@ -82,7 +82,8 @@ PER_ISA = $(patsubst %.c,$(OUT)/%,$(shell grep -ls LW_TEST_ISA $(TEST_SOURCES) /
 CPU_HAS := $(shell grep -sm1 ^flags /proc/cpuinfo)
 has_all = $(if $(filter-out $(CPU_HAS),$(1)),,yes)
 ISAS := generic $(if $(call has_all,avx2 fma f16c),avx2) \
-    $(if $(call has_all,avx512f avx512bw avx512dq avx512vl),avx512)
+    $(if $(call has_all,avx512f avx512bw avx512dq avx512vl),avx512f) \
+    $(if $(call has_all,avx512f avx512bw avx512dq avx512vl avx512_bf16),avx512bf16)
 
 # ---------------------------------------------------------------- build
 .PHONY: help all test check programs asan tsan nightly fuzz replay deps demo bench bench-quick install tidy \
