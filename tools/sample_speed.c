@@ -32,7 +32,7 @@ typedef struct shape {
 
 static const shape shapes[] = { { "peaked", 3.0f }, { "wide", 1.0f }, { "flat", 0.01f }, { "equal", 0.0f } };
 
-enum { BATCHES = 9 };
+enum { BATCHES = 25 };
 
 static double row_ms(lw_sampler *sampler, const lw_sampling *sampling, const float *logits, uint32_t vocab,
                      uint32_t rows)
@@ -58,7 +58,7 @@ static double row_ms(lw_sampler *sampler, const lw_sampling *sampling, const flo
 int main(int argc, char **argv)
 {
     const long vocab_asked = argc > 1 ? strtol(argv[1], NULL, 10) : 248320;
-    const long rows_asked = argc > 2 ? strtol(argv[2], NULL, 10) : 5;
+    const long rows_asked = argc > 2 ? strtol(argv[2], NULL, 10) : 1;
     if (vocab_asked < 1 || vocab_asked > LW_LIMIT_VOCAB || rows_asked < 1 || rows_asked > 1000000) {
         fprintf(stderr, "usage: sample_speed [vocab [rows]]\n");
         return 2;

@@ -100,7 +100,7 @@ static uint64_t key_least(double best, double scaled_most)
 static void race_block(const lw__row *row, leader *lead, uint32_t block)
 {
     const uint32_t high = row->sampler->block_first[block];
-    if (lw__rank(high, 0) > row->cut) return;
+    if (lw__block_bound(row, block) > row->cut) return;
     const uint64_t least = key_least(lead->best, lw__scaled(row, high));
     float pad[LW__SAMPLE_BLOCK];
     const float *logits = lw__row_block(row, block, pad);

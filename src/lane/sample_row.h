@@ -27,7 +27,7 @@ struct lw_sampler {
     uint64_t *ranks;         /* [vocab_max + one block] what lw__row_gather found */
     uint64_t *ranks_spare;   /* the same again: the other side of the sort */
     double *masses;          /* [vocab_max] */
-    double bin_masses[LW__SAMPLE_BINS + 1]; /* the last one is of no use: what weighs nothing falls there */
+    double bin_masses[2 * LW__SAMPLE_BINS]; /* the second half is of no use: what is not kept falls there */
     uint32_t digit_counts[LW__SAMPLE_DIGITS][1 << LW__SAMPLE_DIGIT_BITS];
 };
 
@@ -97,6 +97,12 @@ static inline double lw__scaled(const lw__row *row, uint32_t high)
     return (double)lw__logit_of(high) / row->temperature;
 }
 
+/* No rank of the block is below this. */
+static inline uint64_t lw__block_bound(const lw__row *row, uint32_t block)
+{
+    return lw__rank(row->sampler->block_first[block], block * LW__SAMPLE_BLOCK);
+}
+
 /* The block's logits in place, or the row's end copied to pad and filled up with -infinity. */
 const float *lw__row_block(const lw__row *row, uint32_t block, float pad[LW__SAMPLE_BLOCK]);
 
@@ -115,7 +121,7 @@ void lw__row_keep_count(lw__row *row, uint32_t count);     /* top_k; count > 0 *
 void lw__row_keep_mass(lw__row *row, double mass);         /* top_p in (0, 1) */
 void lw__row_keep_share(lw__row *row, double share);       /* min_p in (0, 1] */
 
-/* top_p by bounds, for a row without top_k: false when they leave the edge open; then nothing has changed. */
+/* top_p by bounds: false when they leave the edge open; then nothing has changed. */
 bool lw__row_keep_mass_bounded(lw__row *row, double mass);
 /* top_p by the definition's own sums. */
 void lw__row_keep_mass_exact(lw__row *row, double mass);

@@ -55,7 +55,7 @@ uint32_t lw__row_gather(const lw__row *row, uint64_t from, uint64_t to)
     float pad[LW__SAMPLE_BLOCK];
     uint32_t count = 0;
     for (uint32_t b = 0; b < row->block_count; b++) {
-        if (lw__rank(row->sampler->block_first[b], 0) > to) continue;
+        if (lw__block_bound(row, b) > to) continue;
         const float *logits = lw__row_block(row, b, pad);
         for (uint32_t i = 0; i < LW__SAMPLE_BLOCK; i++) {
             /* Written always and counted when inside: no branch to guess. The array has a block to spare. */

@@ -105,12 +105,13 @@ static const double DISTANCE_OF_NO_MASS = 60.0; /* 2^21 ids of exp(-60) are belo
 typedef struct bins {
     double logit_first;
     double per_logit;
-    uint32_t last;        /* high half of the last rank that weighs anything */
+    uint32_t last;        /* high half of the last rank that is kept and weighs anything */
 } bins;
 
 static bins bins_make(const lw__row *row)
 {
-    const uint32_t last = bisect(row, behind_distance, &DISTANCE_OF_NO_MASS) - 1;
+    uint32_t last = bisect(row, behind_distance, &DISTANCE_OF_NO_MASS) - 1;
+    if (last > lw__rank_high(row->cut)) last = lw__rank_high(row->cut);
     const double first = lw__logit_of(row->first);
     const double reach = first - lw__logit_of(last);
     const double per_logit = reach > 0.0 ? (LW__SAMPLE_BINS - 1) / reach : 0.0;
@@ -133,16 +134,11 @@ void lw__masses_near(const double *restrict x, double *restrict masses)
         const double whole = turned - round_magic;
         const double r = (x[i] - whole * ln2_high) - whole * ln2_low;
         /* Taylor to the 9th power: |r| <= ln(2) / 2 leaves less than 2^-36 of the value. */
-        double p = 1.0 / 362880.0;
-        p = p * r + 1.0 / 40320.0;
-        p = p * r + 1.0 / 5040.0;
-        p = p * r + 1.0 / 720.0;
-        p = p * r + 1.0 / 120.0;
-        p = p * r + 1.0 / 24.0;
-        p = p * r + 1.0 / 6.0;
-        p = p * r + 0.5;
-        p = p * r + 1.0;
-        p = p * r + 1.0;
+        const double r2 = r * r, r4 = r2 * r2;
+        const double low = (1.0 + r) + r2 * (1.0 / 2.0 + r * (1.0 / 6.0));
+        const double middle = (1.0 / 24.0 + r * (1.0 / 120.0)) + r2 * (1.0 / 720.0 + r * (1.0 / 5040.0));
+        const double high = 1.0 / 40320.0 + r * (1.0 / 362880.0);
+        const double p = low + r4 * (middle + r4 * high);
         uint64_t bits, exponent;
         memcpy(&bits, &p, sizeof bits);
         memcpy(&exponent, &turned, sizeof exponent);
@@ -177,15 +173,17 @@ static void fill_bins(const lw__row *row, bins at)
 {
     double *bin_masses = row->sampler->bin_masses;
     memset(bin_masses, 0, sizeof row->sampler->bin_masses);
-    const int32_t key_last = lw__key_of(at.last);
+    const uint64_t rank_last = at.last < lw__rank_high(row->cut) ? lw__rank(at.last, UINT32_MAX) : row->cut;
     float pad[LW__SAMPLE_BLOCK];
     block_place place;
     for (uint32_t b = 0; b < row->block_count; b++) {
-        if (row->sampler->block_first[b] > at.last) continue;
+        if (lw__block_bound(row, b) > rank_last) continue;
         block_places(row, at, lw__row_block(row, b, pad), &place);
         for (int i = 0; i < LW__SAMPLE_BLOCK; i++) {
-            const int bin = place.keys[i] >= key_last ? (int)place.bin[i] : LW__SAMPLE_BINS;
-            bin_masses[bin] += place.masses[i];
+            /* What is outside adds to the bins of no use: no branch to guess. */
+            const uint32_t id = b * LW__SAMPLE_BLOCK + (uint32_t)i;
+            const int outside = lw__rank(lw__high_of_key(place.keys[i]), id) > rank_last;
+            bin_masses[(int)place.bin[i] + outside * LW__SAMPLE_BINS] += place.masses[i];
         }
     }
 }
@@ -240,8 +238,9 @@ bool lw__row_keep_mass_bounded(lw__row *row, double mass)
 
     const uint32_t begin = bisect(row, at_or_behind_bin, &(bin_limit){ .bins = at, .bin = bin });
     const uint32_t end = bisect(row, at_or_behind_bin, &(bin_limit){ .bins = at, .bin = bin + 1.0 });
-    if (begin == end) return false;
-    const uint32_t count = lw__row_gather(row, lw__rank(begin, 0), lw__rank(end, 0) - 1);
+    if (begin == end || lw__rank(begin, 0) > row->cut) return false;
+    const uint64_t limit = lw__rank(end, 0) - 1 < row->cut ? lw__rank(end, 0) - 1 : row->cut;
+    const uint32_t count = lw__row_gather(row, lw__rank(begin, 0), limit);
     lw__ranks_sort(sampler, count);
     for (uint32_t i = 0; i < count; i++) {
         sum += exp(lw__scaled(row, lw__rank_high(sampler->ranks[i])) - row->scaled_first);
@@ -256,7 +255,5 @@ bool lw__row_keep_mass_bounded(lw__row *row, double mass)
 
 void lw__row_keep_mass(lw__row *row, double mass)
 {
-    const bool whole = row->cut == lw__rank(row->last, UINT32_MAX);
-    if (whole && lw__row_keep_mass_bounded(row, mass)) return;
-    lw__row_keep_mass_exact(row, mass);
+    if (!lw__row_keep_mass_bounded(row, mass)) lw__row_keep_mass_exact(row, mass);
 }
