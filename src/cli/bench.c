@@ -40,12 +40,11 @@ typedef struct spread {
     double min, median, max;
 } spread;
 
-static const char bench_summary[] = "Measures prompt and reply tokens a second, the memory that a loaded "
-                                    "model takes, and the share of this machine's\n"
-                                    "read bandwidth (measured in the same run) that decoding uses. --synth "
-                                    "takes no MODEL: random weights at the shape\n"
-                                    "of a real checkpoint; only a header is written (under /tmp, removed at "
-                                    "once), the weights are made in memory.";
+static const char bench_summary[] =
+    "Measures prompt and reply tokens a second, the memory that a loaded model takes, and the share\n"
+    "of this machine's read bandwidth (measured in the same run) that decoding uses. --synth takes no\n"
+    "MODEL: random weights at the shape of a real checkpoint; only a header is written (under /tmp,\n"
+    "removed at once), the weights are made in memory.";
 
 static const char bench_examples[] =
     "  lanewise bench models/lfm3-mlx4\n"
