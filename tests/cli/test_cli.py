@@ -581,5 +581,6 @@ def test_bench_of_random_weights_keeps_memory_small():
     assert done.returncode == 0, done.stderr.decode()
     found = json.loads(done.stdout)
     assert found["weight_bytes"] > 100 << 20
-    assert found["weight_bytes"] * 0.9 < found["anon_bytes"] < found["weight_bytes"] * 1.3 + (64 << 20)
+    if "san" not in OUT:  # sanitizers keep freed memory
+        assert found["weight_bytes"] * 0.9 < found["anon_bytes"] < found["weight_bytes"] * 1.3 + (64 << 20)
     assert set(glob.glob("/tmp/lanewise-*")) <= before
