@@ -35,6 +35,12 @@ static int print_help(void)
     return LW_EXIT_OK;
 }
 
+static int print_version(void)
+{
+    fputs("lanewise " LW_VERSION "\n", stdout);
+    return LW_EXIT_OK;
+}
+
 static int dispatch(const lw_term *term, int argc, char **argv)
 {
     if (argc < 2) {
@@ -44,12 +50,11 @@ static int dispatch(const lw_term *term, int argc, char **argv)
     const char *word = argv[1];
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0)
         return print_help();
-    if (strcmp(word, "--version") == 0) {
-        fputs("lanewise " LW_VERSION "\n", stdout);
-        return LW_EXIT_OK;
-    }
+    if (strcmp(word, "--version") == 0) return print_version();
     for (size_t i = 0; i < VERB_COUNT; i++) {
-        if (strcmp(word, verbs[i].name) == 0) return verbs[i].run(term, argc - 2, argv + 2);
+        if (strcmp(word, verbs[i].name) != 0) continue;
+        if (argc == 3 && strcmp(argv[2], "--version") == 0) return print_version();
+        return verbs[i].run(term, argc - 2, argv + 2);
     }
     return lw_usage_error("", "there is no verb \"%s\"", word);
 }

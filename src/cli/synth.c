@@ -147,7 +147,8 @@ static lw_status config_text(const shape *s, uint32_t bits, lw_buf *out)
         out,
         "{\"model_type\":\"%s\",\"hidden_size\":%u,\"intermediate_size\":%u,\"vocab_size\":%u,"
         "\"num_attention_heads\":%u,\"num_key_value_heads\":%u,\"head_dim\":%u,\"conv_L_cache\":%u,"
-        "\"sliding_window\":256,\"norm_eps\":1e-5,\"rope_theta\":1e6,\"max_position_embeddings\":32768,"
+        "\"block_auto_adjust_ff_dim\":false,\"sliding_window\":256,\"norm_eps\":1e-5,\"rope_theta\":1e6,"
+        "\"max_position_embeddings\":32768,"
         "\"tie_word_embeddings\":true,\"num_hidden_layers\":%zu,",
         s->model_type, s->width, s->ffn_width, s->vocab, s->heads, s->heads_kv, s->head_dim, s->taps,
         strlen(s->layers));

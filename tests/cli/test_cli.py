@@ -102,6 +102,7 @@ def test_version():
     done = lanewise("--version")
     assert done.returncode == 0
     assert re.fullmatch(rb"lanewise \d+\.\d+\.\d+\n", done.stdout)
+    assert lanewise("run", "--version").stdout == done.stdout
 
 
 @pytest.mark.parametrize("args, text", [
