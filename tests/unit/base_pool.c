@@ -1,4 +1,5 @@
-/* The pool runs every part once a run, at any thread count, spinning or asleep; its shares are a partition. */
+/* The pool runs every part once a run, at any thread count, spinning or asleep; its shares are a
+ * partition. */
 #include "base/pool.h"
 
 #include <setjmp.h>
