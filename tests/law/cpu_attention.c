@@ -7,6 +7,8 @@
 #include "cpu_law.h"
 #include "../ref/ref_ops.h"
 
+#include "base/pool.h"
+
 enum { LANES = 3, TAPS = 7, PAGE = LW_PAGE_POSITIONS, LENGTH_MAX = 1290, OPEN_MAX = 40 };
 enum { PAGES_LANE = LENGTH_MAX / PAGE + 4, POOL_PAGES = LANES * PAGES_LANE };
 static const size_t lengths[LANES] = { LENGTH_MAX, 70, 530 };
@@ -18,6 +20,7 @@ typedef struct shape {
 /* The streams: what each lane's token at each position brings, and the bits of each row alone. */
 typedef struct streams {
     const lw_cpu_kernels *kernels;
+    lw_pool *pool;                              /* LAW_PARTS_MAX threads */
     shape s;
     size_t q_width, kv_width;
     lw_bf16 *q[LANES], *k[LANES], *v[LANES];    /* (positions, width) */
@@ -42,6 +45,7 @@ typedef struct rows {
 static streams streams_make(const lw_cpu_kernels *kernels, lw_rng *rng, shape s)
 {
     streams t = { .kernels = kernels, .s = s };
+    assert_int_equal(lw_pool_open(LAW_PARTS_MAX, NULL, &t.pool, NULL), LW_OK);
     t.q_width = (size_t)s.heads * s.head_dim;
     t.kv_width = (size_t)s.heads_kv * s.head_dim;
     t.w = law_floats(rng, TAPS * t.q_width, 0.5f);
@@ -65,6 +69,7 @@ static void streams_free(streams *t)
         free(t->conv_alone[lane]);
     }
     free(t->w);
+    lw_pool_close(t->pool);
 }
 
 static void *aligned_make(size_t bytes)
@@ -119,6 +124,30 @@ static lw_bf16 *rows_take(const rows *r, lw_bf16 *const from[LANES], size_t widt
     return x;
 }
 
+typedef struct job {
+    const lw_cpu_kernels *kernels;
+    const lw_cpu_kv_args *kv;
+    const lw_cpu_attend_args *attend;
+    const lw_cpu_conv_args *conv;
+} job;
+
+static void job_part(void *context, unsigned part, unsigned parts)
+{
+    const job *j = context;
+    if (j->kv != NULL) j->kernels->kv_store(j->kv, part, parts);
+    if (j->attend != NULL) j->kernels->attend(j->attend, part, parts);
+    if (j->conv != NULL) j->kernels->short_conv(j->conv, part, parts);
+}
+
+/* Calls in LAW_PARTS_MAX parts run on as many threads: under the thread sanitizer, parts that share an
+ * element are caught. Fewer parts run one by one. */
+static void job_run(const streams *t, job j, unsigned parts)
+{
+    j.kernels = t->kernels;
+    if (parts == LAW_PARTS_MAX) lw_pool_run(t->pool, job_part, &j);
+    else LAW_RUN(job_part, &j, parts);
+}
+
 static void rows_store(const streams *t, const store *st, const rows *r, unsigned parts)
 {
     lw_bf16 *k = rows_take(r, t->k, t->kv_width), *v = rows_take(r, t->v, t->kv_width);
@@ -126,7 +155,7 @@ static void rows_store(const streams *t, const store *st, const rows *r, unsigne
         .k = k, .k_stride = t->kv_width, .v = v, .v_stride = t->kv_width, .pages = st->kv,
         .places = r->places, .rows = (uint32_t)r->count, .heads_kv = t->s.heads_kv, .head_dim = t->s.head_dim,
     };
-    LAW_RUN(t->kernels->kv_store, &args, parts);
+    job_run(t, (job){ .kv = &args }, parts);
     free(k);
     free(v);
 }
@@ -142,7 +171,7 @@ static lw_bf16 *rows_attend(const streams *t, const store *st, const rows *r, un
         .scratch = scratch, .rows = (uint32_t)r->count, .heads = t->s.heads, .heads_kv = t->s.heads_kv,
         .head_dim = t->s.head_dim, .window = window, .scale = 1.0f / sqrtf((float)t->s.head_dim),
     };
-    LAW_RUN(t->kernels->attend, &args, parts);
+    job_run(t, (job){ .attend = &args }, parts);
     free(q);
     free(scratch);
     return y;
@@ -155,7 +184,7 @@ static lw_bf16 *rows_conv(const streams *t, const store *st, const rows *r, unsi
         .x = x, .x_stride = t->q_width, .y = y, .y_stride = t->q_width, .w = t->w, .pages = st->tail,
         .places = r->places, .rows = (uint32_t)r->count, .width = (uint32_t)t->q_width, .taps = TAPS,
     };
-    LAW_RUN(t->kernels->short_conv, &args, parts);
+    job_run(t, (job){ .conv = &args }, parts);
     free(x);
     return y;
 }

@@ -15,6 +15,7 @@
 
 enum {
     UNIT_COLS = 64,     /* columns that parts are cut in: whole cache lines of bf16 */
+    CONV_VECTORS = 8,   /* vectors that share one look-up of where a tap's position lies */
     NORM_CHAINS = 4,    /* vectors that the squares of a segment are dealt to, in turn */
 };
 
@@ -200,21 +201,34 @@ void LW_ROW(kv_store)(const lw_cpu_kv_args *args, unsigned part, unsigned parts)
     }
 }
 
-/* The taps of one vector of channels. Positions below 0 are skipped: they come first, where the sum is still
- * +0, and w * 0 leaves +0 as it is. */
-SIMD_INLINE simd_f conv_taps(const lw_cpu_conv_args *args, const lw_cpu_place *place, size_t column,
-                             size_t count)
+/* One row's output for up to CONV_VECTORS vectors of channels. Positions below 0 are skipped: they come
+ * first, where the sum is still +0, and w * 0 leaves +0 as it is. */
+static void conv_columns(const lw_cpu_conv_args *args, size_t row, size_t column, size_t count)
 {
+    const lw_cpu_place *place = &args->places[row];
     const uint32_t back = args->taps - 1;
-    simd_f sum = simd_set(0.0f);
-    for (uint32_t tap = place->position < back ? back - place->position : 0; tap <= back; tap++) {
+    simd_f sums[CONV_VECTORS];
+    for (int v = 0; v < CONV_VECTORS; v++) sums[v] = simd_set(0.0f);
+    const uint32_t first = place->position < back ? back - place->position : 0;
+    for (uint32_t tap = first; tap <= back; tap++) {
         const uint32_t slot = lw_cpu_slot(place, place->position + tap - back);
         const lw_bf16 *page = (const lw_bf16 *)(const void *)page_at(args->pages, place, slot);
-        const lw_bf16 *x = page + slot % LW_PAGE_POSITIONS * args->width;
-        const simd_f w = simd_load_some(args->w + (size_t)tap * args->width + column, count);
-        sum = simd_fma(w, simd_load_bf_some(x + column, count), sum);
+        const lw_bf16 *x = page + slot % LW_PAGE_POSITIONS * args->width + column;
+        const float *w = args->w + (size_t)tap * args->width + column;
+        SIMD_UNROLL
+        for (size_t v = 0; v < CONV_VECTORS; v++) {
+            const size_t at = v * SIMD_WIDTH;
+            if (at >= count) continue;
+            const simd_f taken = simd_load_bf_some(x + at, count - at);
+            sums[v] = simd_fma(simd_load_some(w + at, count - at), taken, sums[v]);
+        }
     }
-    return sum;
+    lw_bf16 *y = args->y + row * args->y_stride + column;
+    SIMD_UNROLL
+    for (size_t v = 0; v < CONV_VECTORS; v++) {
+        const size_t at = v * SIMD_WIDTH;
+        if (at < count) simd_store_bf_some(y + at, sums[v], count - at);
+    }
 }
 
 /* A part owns channels of all rows and goes through the rows in order, so it reads only what it wrote itself
@@ -227,12 +241,9 @@ void LW_ROW(short_conv)(const lw_cpu_conv_args *args, unsigned part, unsigned pa
     for (uint32_t row = 0; row < args->rows; row++) {
         const lw_cpu_place *place = &args->places[row];
         const lw_bf16 *x = args->x + row * args->x_stride;
-        lw_bf16 *y = args->y + row * args->y_stride;
         lw_bf16 *kept = (lw_bf16 *)(void *)page_at(args->pages, place, place->slot);
         kept += place->slot % LW_PAGE_POSITIONS * args->width;
         memcpy(kept + begin, x + begin, (end - begin) * sizeof *x);
-        for (size_t i = begin; i < end; i += SIMD_WIDTH) {
-            simd_store_bf_some(y + i, conv_taps(args, place, i, end - i), end - i);
-        }
+        for (size_t i = begin; i < end; i += CONV_VECTORS * SIMD_WIDTH) conv_columns(args, row, i, end - i);
     }
 }
