@@ -2,9 +2,9 @@
  *
  * Invariants
  * 1. fn and context are written before the generation moves and read after it was seen to move.
- * 2. Whoever sleeps says so (asleep) before it looks at its counter for the last time, and holds the mutex from
- *    there until it waits; whoever moves a counter looks at asleep afterwards. Both are sequentially consistent,
- *    so one of the two always sees the other and no wake-up is lost.
+ * 2. Whoever sleeps says so (asleep) before it looks at its counter for the last time, and holds the mutex
+ *    from there until it waits; whoever moves a counter looks at asleep afterwards. Both are sequentially
+ *    consistent, so one of the two always sees the other and no wake-up is lost.
  * 3. The caller is never pinned: threads that it starts later would inherit its mask.
  */
 #include "base/pool.h"
@@ -162,8 +162,8 @@ lw_status lw_pool_open(unsigned thread_count, void (*setup)(void), lw_pool **out
         const int error = pthread_create(&w->thread, NULL, worker_main, w);
         if (error != 0) {
             lw_pool_close(pool);
-            return lw_fail(d, LW_NO_ROOM, "thread %u of %u did not start: %s; ask for fewer threads", part + 1,
-                           threads, strerror(error));
+            return lw_fail(d, LW_NO_ROOM, "thread %u of %u did not start: %s; ask for fewer threads",
+                           part + 1, threads, strerror(error));
         }
         pool->started++;
     }

@@ -1,5 +1,5 @@
-/* What the law tests of the cpu kernels share: random bf16 rows, the row counts, running a kernel in parts, printing
- * the seed, and the long mode (LW_TEST_LONG).
+/* What the law tests of the cpu kernels share: random bf16 rows, the row counts, running a kernel in parts,
+ * printing the seed, and the long mode (LW_TEST_LONG).
  */
 #ifndef LW_TESTS_CPU_LAW_H
 #define LW_TESTS_CPU_LAW_H

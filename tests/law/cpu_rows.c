@@ -1,7 +1,7 @@
 /* The row law and the FP64 bounds of the cpu device's row kernels: norm, elementwise ops, rope and gates.
  * Law: rows together in any number, at any strides and in any parts are the bits of each row alone.
- * Bounds: each is derived beside its op; eps is the unit roundoff of fp32, u that of bf16. Every check has a twin that
- * is wrong on purpose and must be caught.
+ * Bounds: each is derived beside its op; eps is the unit roundoff of fp32, u that of bf16. Every check has a
+ * twin that is wrong on purpose and must be caught.
  */
 #include "cpu_law.h"
 #include "../ref/ref_ops.h"
@@ -19,7 +19,8 @@ typedef struct rows_case {
 } rows_case;
 
 /* Runs rows [first, first + rows) into y, rows apart by stride. */
-typedef void rows_run(const rows_case *c, size_t first, size_t rows, unsigned parts, lw_bf16 *y, size_t stride);
+typedef void rows_run(const rows_case *c, size_t first, size_t rows, unsigned parts, lw_bf16 *y,
+                      size_t stride);
 
 static void run_norm(const rows_case *c, size_t first, size_t rows, unsigned parts, lw_bf16 *y, size_t stride)
 {
@@ -34,7 +35,8 @@ static void run_norm(const rows_case *c, size_t first, size_t rows, unsigned par
 static lw_cpu_pair_args pair_args(const rows_case *c, size_t first, size_t rows, lw_bf16 *y, size_t stride)
 {
     return (lw_cpu_pair_args){
-        .a = c->a + first * c->width, .a_stride = c->width, .b = c->b + first * c->width, .b_stride = c->width,
+        .a = c->a + first * c->width, .a_stride = c->width,
+        .b = c->b + first * c->width, .b_stride = c->width,
         .y = y, .y_stride = stride, .rows = (uint32_t)rows, .width = (uint32_t)c->width,
     };
 }
@@ -51,7 +53,8 @@ static void run_mul(const rows_case *c, size_t first, size_t rows, unsigned part
     LAW_RUN(c->kernels->mul, &args, parts);
 }
 
-static void run_swiglu(const rows_case *c, size_t first, size_t rows, unsigned parts, lw_bf16 *y, size_t stride)
+static void run_swiglu(const rows_case *c, size_t first, size_t rows, unsigned parts, lw_bf16 *y,
+                       size_t stride)
 {
     const lw_cpu_pair_args args = pair_args(c, first, rows, y, stride);
     LAW_RUN(c->kernels->swiglu, &args, parts);
@@ -79,7 +82,8 @@ static void run_gate(const rows_case *c, size_t first, size_t rows, unsigned par
 
 static rows_case case_make(const lw_cpu_kernels *kernels, lw_rng *rng, size_t width, size_t heads)
 {
-    rows_case c = { .kernels = kernels, .width = width, .segment = width / heads, .heads = heads, .gates = heads };
+    rows_case c = { .kernels = kernels, .width = width, .heads = heads, .gates = heads };
+    c.segment = width / heads;
     c.half = c.segment / 2 - (c.segment > 40 ? 8 : 0);
     c.a = law_bf(rng, LAW_ROWS_MAX * width, 1.0f);
     c.b = law_bf(rng, LAW_ROWS_MAX * width, 3.0f);
@@ -111,8 +115,10 @@ static void plant_stale_column(const rows_case *c, size_t rows, lw_bf16 *y, size
     for (size_t row = rows; row-- > 1;) y[row * stride + c->width - 1] = y[(row - 1) * stride + c->width - 1];
 }
 
-/* True when rows [first, first + rows) in parts are the bits of the rows alone and the padding is untouched. */
-static bool rows_hold(const rows_case *c, rows_run *run, size_t first, size_t rows, unsigned parts, bool planted)
+/* True when rows [first, first + rows) in parts are the bits of the rows alone and the padding is
+ * untouched. */
+static bool rows_hold(const rows_case *c, rows_run *run, size_t first, size_t rows, unsigned parts,
+                      bool planted)
 {
     const size_t stride = c->width + PAD;
     lw_bf16 *y = law_make(rows * stride, sizeof *y);
@@ -173,18 +179,20 @@ static double *unpack(const lw_bf16 *x, size_t width)
     return law_doubles_of_bf(x, width * TRUTH_ROWS);
 }
 
-/* bf(w bf(r)): both roundings are relative to the result, (1 + u)^2 - 1 <= 2.01 u; the chain of squares, its tree, the
- * root, the division and the two products together stay within (width + 16) eps of it. */
+/* bf(w bf(r)): both roundings are relative to the result, (1 + u)^2 - 1 <= 2.01 u; the chain of squares, its
+ * tree, the root, the division and the two products together stay within (width + 16) eps of it. */
 static law_score truth_norm(const rows_case *c, size_t segment)
 {
     law_score score = { 0 };
     lw_bf16 *y = law_make(TRUTH_ROWS * c->width, sizeof *y);
-    double *x = unpack(c->a, c->width), *w = law_make(c->width, sizeof *w), *want = law_make(c->width, sizeof *want);
-    for (size_t i = 0; i < segment; i++) w[i] = (double)c->w[i % c->segment];
+    double *x = unpack(c->a, c->width);
+    double *w = law_make(c->width, sizeof *w), *want = law_make(c->width, sizeof *want);
+    for (size_t i = 0; i < c->width; i++) w[i] = (double)c->w[i % c->segment];
     run_norm(c, 0, TRUTH_ROWS, 1, y, c->width);
     const double eps = ((double)c->segment + 16) * REF_EPS_F32;
     for (size_t row = 0; row < TRUTH_ROWS; row++) {
-        ref_rms_norm(x + row * c->width, w, c->width, segment, (double)1e-5f, c->unit_offset, want);
+        const double *at = x + row * c->width;
+        ref_rms_norm(&(ref_norm){ at, w, c->width, segment, (double)1e-5f, c->unit_offset }, want);
         for (size_t i = 0; i < c->width; i++) {
             const double bound = (2.01 * REF_EPS_BF16 + eps) * fabs(want[i]) + REF_TINY_BF16;
             law_compare(&score, y[row * c->width + i], want[i], bound);
@@ -219,8 +227,13 @@ static double swiglu_swapped(double a, double b) { return ref_silu(b) * a; }
 static double gate_of(double a, double b) { return a * ref_sigmoid(b); }
 static double gate_swapped(double a, double b) { return b * ref_sigmoid(a); }
 
-/* One rounding to bf16 of a value that fp32 has within 8 eps: e^-|x| 4 (two ulp), 1 + e and the quotient 1 each, the
- * products 2. A sum and a product of two bf16 need less. */
+/* One rounding to bf16 of a value that fp32 has within 8 eps: e^-|x| 4 (two ulp), 1 + e and the quotient 1
+ * each, the products 2. A sum and a product of two bf16 need less. */
+static double pair_bound(double want)
+{
+    return (REF_EPS_BF16 * 1.001 + 8 * REF_EPS_F32) * fabs(want) + REF_TINY_BF16;
+}
+
 static law_score truth_pair(const rows_case *c, rows_run *run, pair_formula *formula)
 {
     law_score score = { 0 };
@@ -229,7 +242,24 @@ static law_score truth_pair(const rows_case *c, rows_run *run, pair_formula *for
     for (size_t i = 0; i < TRUTH_ROWS * c->width; i++) {
         const double a = (double)lw_float_of_bf16(c->a[i]), b = (double)lw_float_of_bf16(c->b[i]);
         const double want = formula(a, b);
-        law_compare(&score, y[i], want, (REF_EPS_BF16 * 1.001 + 8 * REF_EPS_F32) * fabs(want) + REF_TINY_BF16);
+        law_compare(&score, y[i], want, pair_bound(want));
+    }
+    free(y);
+    return score;
+}
+
+/* One gate per head; planted: columns take the gates of heads in turn. */
+static law_score truth_gate_heads(const rows_case *c, bool planted)
+{
+    law_score score = { 0 };
+    lw_bf16 *y = law_make(TRUTH_ROWS * c->width, sizeof *y);
+    run_gate(c, 0, TRUTH_ROWS, 1, y, c->width);
+    for (size_t i = 0; i < TRUTH_ROWS * c->width; i++) {
+        const size_t column = i % c->width, cols = c->width / c->gates;
+        const size_t head = planted ? column % c->gates : column / cols;
+        const double x = (double)lw_float_of_bf16(c->a[i]);
+        const double want = x * ref_sigmoid((double)lw_float_of_bf16(c->b[i - column + head]));
+        law_compare(&score, y[i], want, pair_bound(want));
     }
     free(y);
     return score;
@@ -258,6 +288,10 @@ static void truth_pairs_of_isa(const lw_cpu_kernels *kernels)
         assert_true(wrong.over > wrong.count / 2);
     }
     case_free(&c);
+    c = case_make(kernels, &rng, 264, 3);
+    assert_int_equal(truth_gate_heads(&c, false).over, 0);
+    assert_true(truth_gate_heads(&c, true).over > TRUTH_ROWS * c.width / 3);
+    case_free(&c);
 }
 
 /* Two products and a sum, one eps each on what was summed: 2.01 eps; then one rounding to bf16. */
@@ -279,7 +313,7 @@ static law_score truth_rope(const rows_case *c, bool neighbours)
             cosines[i] = (double)c->cosines[row * c->half + i];
             sines[i] = (double)c->sines[row * c->half + i];
         }
-        ref_rope(turned, cosines, sines, dim, c->half, want, sizes);
+        ref_rope(&(ref_turn){ turned, cosines, sines, dim, c->half }, want, sizes);
         for (size_t i = 0; i < dim; i++) {
             const double size = 2.01 * REF_EPS_F32 * sizes[i];
             const double bound = size + REF_EPS_BF16 * (fabs(want[i]) + size) + REF_TINY_BF16;

@@ -3,15 +3,14 @@
 
 #include <math.h>
 
-void ref_rms_norm(const double *x, const double *w, size_t width, size_t segment, double eps, bool unit_offset,
-                  double *y)
+void ref_rms_norm(const ref_norm *norm, double *y)
 {
-    for (size_t begin = 0; begin < width; begin += segment) {
+    for (size_t begin = 0; begin < norm->width; begin += norm->segment) {
         double squares = 0;
-        for (size_t i = 0; i < segment; i++) squares += x[begin + i] * x[begin + i];
-        const double scale = 1 / sqrt(squares / (double)segment + eps);
-        for (size_t i = 0; i < segment; i++) {
-            y[begin + i] = (unit_offset ? 1 + w[i] : w[i]) * (x[begin + i] * scale);
+        for (size_t i = begin; i < begin + norm->segment; i++) squares += norm->x[i] * norm->x[i];
+        const double scale = 1 / sqrt(squares / (double)norm->segment + norm->eps);
+        for (size_t i = begin; i < begin + norm->segment; i++) {
+            y[i] = (norm->unit_offset ? 1 + norm->w[i] : norm->w[i]) * (norm->x[i] * scale);
         }
     }
 }
@@ -26,49 +25,52 @@ double ref_silu(double x)
     return x / (1 + exp(-x));
 }
 
-void ref_rope(const double *x, const double *cosines, const double *sines, size_t head_dim, size_t half, double *y,
-              double *sizes)
+void ref_rope(const ref_turn *turn, double *y, double *sizes)
 {
+    const size_t half = turn->half;
     for (size_t i = 0; i < half; i++) {
-        const double a = x[i], b = x[i + half], c = cosines[i], s = sines[i];
+        const double a = turn->x[i], b = turn->x[i + half], c = turn->cosines[i], s = turn->sines[i];
         y[i] = a * c - b * s;
         y[i + half] = b * c + a * s;
         sizes[i] = fabs(a * c) + fabs(b * s);
         sizes[i + half] = fabs(b * c) + fabs(a * s);
     }
-    for (size_t i = 2 * half; i < head_dim; i++) {
-        y[i] = x[i];
+    for (size_t i = 2 * half; i < turn->head_dim; i++) {
+        y[i] = turn->x[i];
         sizes[i] = 0;
     }
 }
 
-static double score_of(const double *q, const double *k, size_t dim, double scale, double *size)
+static double score_of(const ref_query *query, size_t key)
 {
     double sum = 0;
-    *size = 0;
-    for (size_t i = 0; i < dim; i++) {
-        sum += q[i] * k[i];
-        *size += fabs(q[i] * k[i]) * scale;
-    }
-    return sum * scale;
+    for (size_t i = 0; i < query->dim; i++) sum += query->q[i] * query->keys[key * query->dim + i];
+    return sum * query->scale;
 }
 
-void ref_attend(const double *q, const double *keys, const double *values, size_t count, size_t dim, double scale,
-                double *y, double *sizes, double *score_size)
+double ref_score_size(const ref_query *query)
 {
-    double largest = -INFINITY, mass = 0, size;
-    *score_size = 0;
-    for (size_t j = 0; j < count; j++) {
-        largest = fmax(largest, score_of(q, keys + j * dim, dim, scale, &size));
-        *score_size = fmax(*score_size, size);
+    double largest = 0;
+    for (size_t j = 0; j < query->count; j++) {
+        double size = 0;
+        for (size_t i = 0; i < query->dim; i++) size += fabs(query->q[i] * query->keys[j * query->dim + i]);
+        largest = fmax(largest, size * query->scale);
     }
+    return largest;
+}
+
+void ref_attend(const ref_query *query, double *y, double *sizes)
+{
+    const size_t dim = query->dim;
+    double largest = -INFINITY, mass = 0;
+    for (size_t j = 0; j < query->count; j++) largest = fmax(largest, score_of(query, j));
     for (size_t i = 0; i < dim; i++) y[i] = sizes[i] = 0;
-    for (size_t j = 0; j < count; j++) {
-        const double p = exp(score_of(q, keys + j * dim, dim, scale, &size) - largest);
+    for (size_t j = 0; j < query->count; j++) {
+        const double p = exp(score_of(query, j) - largest);
         mass += p;
         for (size_t i = 0; i < dim; i++) {
-            y[i] += p * values[j * dim + i];
-            sizes[i] += p * fabs(values[j * dim + i]);
+            y[i] += p * query->values[j * dim + i];
+            sizes[i] += p * fabs(query->values[j * dim + i]);
         }
     }
     for (size_t i = 0; i < dim; i++) {
@@ -77,14 +79,14 @@ void ref_attend(const double *q, const double *keys, const double *values, size_
     }
 }
 
-void ref_conv(const double *x, const double *w, size_t width, size_t taps, size_t position, double *y,
-              double *sizes)
+void ref_conv(const ref_taps *conv, double *y, double *sizes)
 {
-    for (size_t i = 0; i < width; i++) {
+    for (size_t i = 0; i < conv->width; i++) {
         y[i] = sizes[i] = 0;
-        for (size_t tap = 0; tap < taps; tap++) {
-            if (position + tap + 1 < taps) continue;
-            const double product = w[tap * width + i] * x[(position + tap + 1 - taps) * width + i];
+        for (size_t tap = 0; tap < conv->taps; tap++) {
+            if (conv->position + tap + 1 < conv->taps) continue;
+            const size_t position = conv->position + tap + 1 - conv->taps;
+            const double product = conv->w[tap * conv->width + i] * conv->x[position * conv->width + i];
             y[i] += product;
             sizes[i] += fabs(product);
         }

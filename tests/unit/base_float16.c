@@ -1,4 +1,5 @@
-/* 16-bit floats: every bf16 and fp16 pattern widens to its value, and narrowing is to nearest, ties to even. */
+/* 16-bit floats: every bf16 and fp16 pattern widens to its value, and narrowing is to nearest, ties to
+ * even. */
 #include "base/float16.h"
 
 #include <setjmp.h>
@@ -19,7 +20,8 @@ static void every_bf16_survives_widening_and_narrowing(void **state)
     }
 }
 
-/* Between each pair of neighbours: just below the middle goes down, just above goes up, the middle goes to even. */
+/* Between each pair of neighbours: just below the middle goes down, just above goes up, the middle goes to
+ * even. */
 static void narrowing_is_to_nearest_ties_to_even(void **state)
 {
     (void)state;
@@ -27,8 +29,9 @@ static void narrowing_is_to_nearest_ties_to_even(void **state)
         const uint32_t middle = half << 16 | 0x8000u;
         assert_int_equal(lw_bf16_of_float(lw_float_of_bits(middle - 1)), half);
         assert_int_equal(lw_bf16_of_float(lw_float_of_bits(middle + 1)), half + 1);
-        assert_int_equal(lw_bf16_of_float(lw_float_of_bits(middle)), half + (half & 1));
-        assert_int_equal(lw_bf16_of_float(lw_float_of_bits(middle | 0x80000000u)), (half + (half & 1)) | 0x8000u);
+        const uint32_t even = half + (half & 1);
+        assert_int_equal(lw_bf16_of_float(lw_float_of_bits(middle)), even);
+        assert_int_equal(lw_bf16_of_float(lw_float_of_bits(middle | 0x80000000u)), even | 0x8000u);
     }
 }
 

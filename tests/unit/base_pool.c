@@ -1,4 +1,5 @@
-/* The pool runs every part once a run, at any thread count, spinning or asleep; its shares are a partition. */
+/* The pool runs every part once a run, at any thread count, spinning or asleep; its shares are a
+ * partition. */
 #include "base/pool.h"
 
 #include <setjmp.h>
@@ -65,6 +66,27 @@ static void workers_wake_from_sleep(void **state)
         lw_pool_run(pool, count_run, &t);
         assert_int_equal(t.runs[1], run);
     }
+    lw_pool_close(pool);
+}
+
+static uint64_t cpu_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static void idle_threads_cost_no_cpu(void **state)
+{
+    (void)state;
+    const struct timespec nap = { .tv_nsec = 100000000 };
+    lw_pool *pool;
+    assert_int_equal(lw_pool_open(2, NULL, &pool, NULL), LW_OK);
+    tally t = { .input = 1 };
+    lw_pool_run(pool, count_run, &t);
+    const uint64_t begin = cpu_ns();
+    nanosleep(&nap, NULL);
+    assert_true(cpu_ns() - begin < 50000000); /* a spinner would use the whole nap */
     lw_pool_close(pool);
 }
 
@@ -137,6 +159,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_part_runs_once_a_run),
         cmocka_unit_test(workers_wake_from_sleep),
+        cmocka_unit_test(idle_threads_cost_no_cpu),
         cmocka_unit_test(the_caller_sleeps_until_the_last_part),
         cmocka_unit_test(zero_threads_means_the_allowed_cpus),
         cmocka_unit_test(too_many_threads_are_refused_by_number),

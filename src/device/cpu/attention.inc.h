@@ -1,17 +1,19 @@
-/* Attention over paged keys and values for one instruction set. Included once by each set's attention.c, which names
- * its function through LW_ROW(name). Definition: ops.list and
- * DESIGN.md 1.2.
+/* Attention over paged keys and values for one instruction set. Included once by each set's attention.c,
+ * which names its function through LW_ROW(name). Definition: ops.list and DESIGN.md 1.2.
  *
- * A unit of work is a block of neighbouring rows of one lane times one kv head; its *queries* are (row, head of the
- * group). A block walks chunks and tiles once. In each tile, neighbouring rows that see the same keys form a *run*.
+ * A unit of work is a block of neighbouring rows of one lane times one kv head; its *queries* are (row, head
+ * of the group). A block walks chunks and tiles once. In each tile, neighbouring rows that see the same keys
+ * form a *run*.
  *
  * Invariants
- * 1. Every score is one chain over dims ascending; every output column is one chain over visible keys ascending that
- *    starts from its rescaled value; l is one chain over the same keys. Blocks, runs and vectors cut elements only.
- * 2. Chains over keys run from the first to the last visible key, so what a masked slot holds never enters: not as
- *    0 * inf, not as the sign of a zero.
+ * 1. Every score is one chain over dims ascending; every output column is one chain over visible keys
+ *    ascending that starts from its rescaled value; l is one chain over the same keys. Blocks, runs and
+ *    vectors cut elements only.
+ * 2. Chains over keys run from the first to the last visible key, so what a masked slot holds never enters:
+ *    not as 0 * inf, not as the sign of a zero.
  * 3. Widening bf16 is exact, so a tile may be read as it lies or from a widened copy: same bits.
- * 4. A tile or chunk in which a row sees no key is not visited for it, and a page whose keys nobody sees is not read.
+ * 4. A tile or chunk in which a row sees no key is not visited for it, and a page whose keys nobody sees is
+ *    not read.
  */
 #include "device/cpu/row_kernels.h"
 #include "device/cpu/simd_math.h"
@@ -25,7 +27,7 @@ enum {
     PANEL = 2 * SIMD_WIDTH,     /* lanes that stand side by side in a widened tile */
     BLOCK_QUERIES = 6,          /* queries that share one load of a widened vector */
     SUM_QUERIES = 4,            /* queries whose l are summed side by side */
-    NARROW_QUERIES = 4,         /* the same of a bf16 vector; a block with no more is not worth a widened copy */
+    NARROW_QUERIES = 4,         /* the same of a bf16 vector; so few are not worth a widened copy */
 };
 _Static_assert(TILE % PANEL == 0 && LW_CPU_DIM_ROUND % PANEL == 0, "tiles and padded dims are whole panels");
 
@@ -37,7 +39,8 @@ typedef struct matrix {
     size_t steps, lanes;
 } matrix;
 
-/* out[q][lane] continues (fresh: starts from 0) by += coefs[q][step] * m[step][lane], steps [begin, end) ascending. */
+/* out[q][lane] continues (fresh: starts from 0) by += coefs[q][step] * m[step][lane], steps [begin, end)
+ * ascending. */
 typedef struct chains {
     matrix m;
     const float *coefs; size_t coef_stride;
@@ -51,7 +54,8 @@ SIMD_INLINE void chains_block(const chains *c, size_t query, size_t lane, int qu
 {
     const float *coefs = c->coefs + query * c->coef_stride;
     float *out = c->out + query * c->out_stride + lane;
-    const size_t coef_stride = c->coef_stride, stride = wide ? PANEL : c->m.lanes, width = (size_t)vectors * SIMD_WIDTH;
+    const size_t coef_stride = c->coef_stride, out_stride = c->out_stride;
+    const size_t stride = wide ? PANEL : c->m.lanes, width = (size_t)vectors * SIMD_WIDTH;
     const float *wide_at = wide ? c->m.wide + lane * c->m.steps : NULL;
     const lw_bf16 *half_at = wide ? NULL : c->m.half + lane;
     const lw_bf16 *next = wide ? NULL : c->m.next + lane * c->m.steps;
@@ -60,7 +64,8 @@ SIMD_INLINE void chains_block(const chains *c, size_t query, size_t lane, int qu
     for (int q = 0; q < queries; q++) {
         SIMD_UNROLL
         for (int v = 0; v < vectors; v++) {
-            sums[q][v] = c->fresh ? simd_set(0.0f) : simd_load(out + (size_t)q * c->out_stride + v * SIMD_WIDTH);
+            const float *from = out + (size_t)q * out_stride + v * SIMD_WIDTH;
+            sums[q][v] = c->fresh ? simd_set(0.0f) : simd_load(from);
         }
     }
     for (size_t step = c->begin; step < c->end; step++) {
@@ -80,7 +85,9 @@ SIMD_INLINE void chains_block(const chains *c, size_t query, size_t lane, int qu
     SIMD_UNROLL
     for (int q = 0; q < queries; q++) {
         SIMD_UNROLL
-        for (int v = 0; v < vectors; v++) simd_store(out + (size_t)q * c->out_stride + v * SIMD_WIDTH, sums[q][v]);
+        for (int v = 0; v < vectors; v++) {
+            simd_store(out + (size_t)q * out_stride + v * SIMD_WIDTH, sums[q][v]);
+        }
     }
 }
 
@@ -95,7 +102,9 @@ SIMD_INLINE void chains_half(const chains *c, size_t query, int queries)
 {
     const size_t more = queries <= 2 ? c->m.lanes / (2 * PANEL) * (2 * PANEL) : 0;
     for (size_t lane = 0; lane < more; lane += 2 * PANEL) chains_block(c, query, lane, queries, 4, false);
-    for (size_t lane = more; lane < c->m.lanes; lane += PANEL) chains_block(c, query, lane, queries, 2, false);
+    for (size_t lane = more; lane < c->m.lanes; lane += PANEL) {
+        chains_block(c, query, lane, queries, 2, false);
+    }
 }
 
 static void chains_run(const chains *c, size_t queries)
@@ -151,7 +160,8 @@ static size_t block_query(const block *b, size_t row)
     return (row - b->row_begin) * b->group;
 }
 
-/* The next run at or after row in the tile that starts at position start; row_begin == row_end when there is none. */
+/* The next run at or after row in the tile that starts at position start; row_begin == row_end when there is
+ * none. */
 static run run_next(const block *b, size_t row, size_t start)
 {
     run r = { .row_begin = b->row_end, .row_end = b->row_end };
@@ -221,7 +231,8 @@ static float scores_mask(const block *b, float *scores, const run *r)
     simd_f key = simd_load(lanes), largest = none;
     for (size_t i = 0; i < TILE; i += SIMD_WIDTH, key = simd_add(key, simd_set(SIMD_WIDTH))) {
         const simd_f s = simd_mul(simd_load(scores + i), scale);
-        const simd_f visible = simd_select(simd_ge(key, begin), simd_select(simd_ge(last, key), s, none), none);
+        const simd_f before_end = simd_select(simd_ge(last, key), s, none);
+        const simd_f visible = simd_select(simd_ge(key, begin), before_end, none);
         simd_store(scores + i, visible);
         largest = simd_max(largest, visible);
     }
@@ -237,7 +248,8 @@ static void scores_exp(float *scores, float m)
     }
 }
 
-/* Continues each query's l by its p, keys ascending; queries go side by side, since one chain alone only waits. */
+/* Continues each query's l by its p, keys ascending; queries go side by side, since one chain alone only
+ * waits. */
 static void sums_continue(float *l, const float *p, size_t queries, const run *r)
 {
     size_t query = 0;
@@ -311,7 +323,8 @@ static void tile_attend(const block *b, size_t start, size_t end)
     const matrix keys = { .wide = b->keys, .steps = dim, .lanes = TILE };
     const matrix values = { .wide = b->values, .steps = TILE, .lanes = b->dim_pad };
     bool widened = false;
-    for (run r = run_next(b, b->row_begin, start); r.row_begin < r.row_end; r = run_next(b, r.row_end, start)) {
+    run r = run_next(b, b->row_begin, start);
+    for (; r.row_begin < r.row_end; r = run_next(b, r.row_end, start)) {
         if (r.gathered) {
             gather(b, &r, start);
             widened = false;
@@ -320,9 +333,12 @@ static void tile_attend(const block *b, size_t start, size_t end)
         }
         const lw_bf16 *half = head_at(b, r.row_begin, (uint32_t)start);
         if (narrow) {
-            const lw_bf16 *next = start + TILE < end ? head_at(b, r.row_begin, (uint32_t)(start + TILE)) : half;
+            const bool last = start + TILE >= end;
+            const lw_bf16 *next = last ? half : head_at(b, r.row_begin, (uint32_t)(start + TILE));
             const matrix k = { .half = half, .next = next, .steps = dim, .lanes = TILE };
-            const matrix v = { .half = half + dim * TILE, .next = next + dim * TILE, .steps = TILE, .lanes = dim };
+            const matrix v = {
+                .half = half + dim * TILE, .next = next + dim * TILE, .steps = TILE, .lanes = dim,
+            };
             run_attend(b, &r, &k, &v);
             continue;
         }
@@ -342,7 +358,8 @@ static void queries_clear(float *m, float *l, float *o, size_t count, size_t dim
     memset(o, 0, count * dim_pad * sizeof *o);
 }
 
-/* Takes the chunk's (m, l, o) of the queries [first, first + count) into the result of the chunks before it. */
+/* Takes the chunk's (m, l, o) of the queries [first, first + count) into the result of the chunks before
+ * it. */
 static void chunk_merge(const block *b, size_t first, size_t count)
 {
     float *fade_all = b->fade + first, *fade_one = b->m_new + first;
@@ -370,7 +387,8 @@ static void chunk_merge(const block *b, size_t first, size_t count)
 static void chunk_attend(const block *b, size_t chunk, size_t tile_begin, size_t tile_end)
 {
     const size_t begin = chunk * LW_CHUNK_POSITIONS, end = begin + LW_CHUNK_POSITIONS;
-    const size_t first = size_max(tile_begin, chunk * CHUNK_TILES), last = size_min(tile_end, (chunk + 1) * CHUNK_TILES);
+    const size_t first = size_max(tile_begin, chunk * CHUNK_TILES);
+    const size_t last = size_min(tile_end, (chunk + 1) * CHUNK_TILES);
     queries_clear(b->m, b->l, b->o, (b->row_end - b->row_begin) * b->group, b->dim_pad);
     for (size_t tile = first; tile < last; tile++) tile_attend(b, tile * TILE, tile_end * TILE);
     for (size_t row = b->row_begin; row < b->row_end; row++) {
@@ -458,8 +476,9 @@ static size_t block_rows_end(const lw_cpu_attend_args *args, const block *b, siz
     return end;
 }
 
-/* Units are dealt to the parts to and fro, since later blocks of a prompt see more keys. With fewer units than parts
- * (one row, few kv heads) the rest of the parts idle: cutting chunks among them would need a barrier. */
+/* Units are dealt to the parts to and fro, since later blocks of a prompt see more keys. With fewer units
+ * than parts (one row, few kv heads) the rest of the parts idle: cutting chunks among them would need a
+ * barrier. */
 void LW_ROW(attend)(const lw_cpu_attend_args *args, unsigned part, unsigned parts)
 {
     block b = block_make(args, part);

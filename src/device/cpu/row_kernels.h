@@ -23,8 +23,8 @@ LW_ROW_KERNELS(avx2)
 LW_ROW_KERNELS(avx512)
 #endif
 
-/* Scratch of attention: dims are padded to whole panels of every set, and a block of rows holds at least this many
- * queries (head of a group x row), more if one row alone has more. */
+/* Scratch of attention: dims are padded to whole panels of every set, and a block of rows holds at least this
+ * many queries (head of a group x row), more if one row alone has more. */
 enum { LW_CPU_DIM_ROUND = 32, LW_CPU_QUERIES_MIN = 64 };
 size_t lw__cpu_attend_queries(uint32_t heads, uint32_t heads_kv);
 

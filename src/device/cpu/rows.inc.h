@@ -1,8 +1,10 @@
-/* Row kernels for one instruction set: norm, elementwise, rope, gate, kv_store, short_conv. Included once by each
- * set's rows.c, which names its functions through LW_ROW(name). Contracts in kernels.h, definitions in ops.list.
+/* Row kernels for one instruction set: norm, elementwise, rope, gate, kv_store, short_conv. Included once by
+ * each set's rows.c, which names its functions through LW_ROW(name). Contracts in kernels.h, definitions in
+ * ops.list.
  *
  * Invariants
- * 1. An output element depends on its own row (conv: its own stream) and on widths only; parts cut the elements.
+ * 1. An output element depends on its own row (conv: its own stream) and on widths only; parts cut the
+ *    elements.
  * 2. Widths need not be multiples of the vector: the last vector is padded with zeros and runs the same code.
  */
 #include "device/cpu/row_kernels.h"
@@ -13,6 +15,7 @@
 
 enum {
     UNIT_COLS = 64,     /* columns that parts are cut in: whole cache lines of bf16 */
+    CONV_VECTORS = 8,   /* vectors that share one look-up of where a tap's position lies */
     NORM_CHAINS = 4,    /* vectors that the squares of a segment are dealt to, in turn */
 };
 
@@ -21,7 +24,8 @@ typedef struct span {
     size_t row, begin, end;
 } span;
 
-/* Columns of rows as one list of units, row by row: the span that starts at unit, cut at the row's end or at last. */
+/* Columns of rows as one list of units, row by row: the span that starts at unit, cut at the row's end or at
+ * last. */
 static span span_at(size_t unit, size_t last, size_t width)
 {
     const size_t row_units = size_div_up(width, UNIT_COLS), row = unit / row_units, first = unit % row_units;
@@ -34,7 +38,8 @@ static size_t span_units(span s)
     return size_div_up(s.end - s.begin, UNIT_COLS);
 }
 
-/* Squares of a segment: column i goes to lane i % W of vector (i / W) % 4; the four add pairwise, then lanes halve. */
+/* Squares of a segment: column i goes to lane i % W of vector (i / W) % 4; the four add pairwise, then lanes
+ * halve. */
 static float sum_squares(const lw_bf16 *x, size_t width)
 {
     simd_f chains[NORM_CHAINS];
@@ -76,7 +81,9 @@ void LW_ROW(rms_norm)(const lw_cpu_norm_args *args, unsigned part, unsigned part
     }
 }
 
-SIMD_INLINE void pairs_run(const lw_cpu_pair_args *args, unsigned part, unsigned parts, simd_f (*op)(simd_f, simd_f))
+typedef simd_f pair_op(simd_f a, simd_f b);
+
+SIMD_INLINE void pairs_run(const lw_cpu_pair_args *args, unsigned part, unsigned parts, pair_op *op)
 {
     size_t unit, last;
     lw_pool_share(args->rows * size_div_up(args->width, UNIT_COLS), 1, part, parts, &unit, &last);
@@ -86,7 +93,8 @@ SIMD_INLINE void pairs_run(const lw_cpu_pair_args *args, unsigned part, unsigned
         lw_bf16 *y = args->y + s.row * args->y_stride;
         for (size_t i = s.begin; i < s.end; i += SIMD_WIDTH) {
             const size_t count = s.end - i;
-            simd_store_bf_some(y + i, op(simd_load_bf_some(a + i, count), simd_load_bf_some(b + i, count)), count);
+            const simd_f out = op(simd_load_bf_some(a + i, count), simd_load_bf_some(b + i, count));
+            simd_store_bf_some(y + i, out, count);
         }
         unit += span_units(s);
     }
@@ -129,7 +137,8 @@ void LW_ROW(rope)(const lw_cpu_rope_args *args, unsigned part, unsigned parts)
     lw_pool_share((size_t)args->rows * args->heads, 1, part, parts, &begin, &end);
     for (size_t i = begin; i < end; i++) {
         const size_t row = i / args->heads, column = i % args->heads * args->head_dim;
-        rope_head(args, row, args->x + row * args->x_stride + column, args->y + row * args->y_stride + column);
+        const lw_bf16 *x = args->x + row * args->x_stride + column;
+        rope_head(args, row, x, args->y + row * args->y_stride + column);
     }
 }
 
@@ -172,8 +181,8 @@ static uint8_t *page_at(lw_cpu_pages pages, const lw_cpu_place *place, uint32_t 
     return pages.bytes + place->pages[slot / LW_PAGE_POSITIONS] * pages.page_bytes;
 }
 
-/* Keys lie as (head, dim, 64), values as (head, 64, dim), a head's keys before its values. A part owns dims of all
- * rows: two keys of one page share cache lines, two dims do not. */
+/* Keys lie as (head, dim, 64), values as (head, 64, dim), a head's keys before its values. A part owns dims
+ * of all rows: two keys of one page share cache lines, two dims do not. */
 void LW_ROW(kv_store)(const lw_cpu_kv_args *args, unsigned part, unsigned parts)
 {
     const size_t dim = args->head_dim;
@@ -192,24 +201,38 @@ void LW_ROW(kv_store)(const lw_cpu_kv_args *args, unsigned part, unsigned parts)
     }
 }
 
-/* The taps of one vector of channels. Positions below 0 are skipped: they come first, where the sum is still +0, and
- * w * 0 leaves +0 as it is. */
-SIMD_INLINE simd_f conv_taps(const lw_cpu_conv_args *args, const lw_cpu_place *place, size_t column, size_t count)
+/* One row's output for up to CONV_VECTORS vectors of channels. Positions below 0 are skipped: they come
+ * first, where the sum is still +0, and w * 0 leaves +0 as it is. */
+static void conv_columns(const lw_cpu_conv_args *args, size_t row, size_t column, size_t count)
 {
+    const lw_cpu_place *place = &args->places[row];
     const uint32_t back = args->taps - 1;
-    simd_f sum = simd_set(0.0f);
-    for (uint32_t tap = place->position < back ? back - place->position : 0; tap <= back; tap++) {
+    simd_f sums[CONV_VECTORS];
+    for (int v = 0; v < CONV_VECTORS; v++) sums[v] = simd_set(0.0f);
+    const uint32_t first = place->position < back ? back - place->position : 0;
+    for (uint32_t tap = first; tap <= back; tap++) {
         const uint32_t slot = lw_cpu_slot(place, place->position + tap - back);
         const lw_bf16 *page = (const lw_bf16 *)(const void *)page_at(args->pages, place, slot);
-        const lw_bf16 *x = page + slot % LW_PAGE_POSITIONS * args->width;
-        const simd_f w = simd_load_some(args->w + (size_t)tap * args->width + column, count);
-        sum = simd_fma(w, simd_load_bf_some(x + column, count), sum);
+        const lw_bf16 *x = page + slot % LW_PAGE_POSITIONS * args->width + column;
+        const float *w = args->w + (size_t)tap * args->width + column;
+        SIMD_UNROLL
+        for (size_t v = 0; v < CONV_VECTORS; v++) {
+            const size_t at = v * SIMD_WIDTH;
+            if (at >= count) continue;
+            const simd_f taken = simd_load_bf_some(x + at, count - at);
+            sums[v] = simd_fma(simd_load_some(w + at, count - at), taken, sums[v]);
+        }
     }
-    return sum;
+    lw_bf16 *y = args->y + row * args->y_stride + column;
+    SIMD_UNROLL
+    for (size_t v = 0; v < CONV_VECTORS; v++) {
+        const size_t at = v * SIMD_WIDTH;
+        if (at < count) simd_store_bf_some(y + at, sums[v], count - at);
+    }
 }
 
-/* A part owns channels of all rows and goes through the rows in order, so it reads only what it wrote itself or what
- * an earlier call wrote: a row's past may be in the same batch without a barrier. */
+/* A part owns channels of all rows and goes through the rows in order, so it reads only what it wrote itself
+ * or what an earlier call wrote: a row's past may be in the same batch without a barrier. */
 void LW_ROW(short_conv)(const lw_cpu_conv_args *args, unsigned part, unsigned parts)
 {
     size_t begin, end;
@@ -218,11 +241,9 @@ void LW_ROW(short_conv)(const lw_cpu_conv_args *args, unsigned part, unsigned pa
     for (uint32_t row = 0; row < args->rows; row++) {
         const lw_cpu_place *place = &args->places[row];
         const lw_bf16 *x = args->x + row * args->x_stride;
-        lw_bf16 *y = args->y + row * args->y_stride;
-        lw_bf16 *page = (lw_bf16 *)(void *)page_at(args->pages, place, place->slot);
-        memcpy(page + place->slot % LW_PAGE_POSITIONS * args->width + begin, x + begin, (end - begin) * sizeof *x);
-        for (size_t i = begin; i < end; i += SIMD_WIDTH) {
-            simd_store_bf_some(y + i, conv_taps(args, place, i, end - i), end - i);
-        }
+        lw_bf16 *kept = (lw_bf16 *)(void *)page_at(args->pages, place, place->slot);
+        kept += place->slot % LW_PAGE_POSITIONS * args->width;
+        memcpy(kept + begin, x + begin, (end - begin) * sizeof *x);
+        for (size_t i = begin; i < end; i += CONV_VECTORS * SIMD_WIDTH) conv_columns(args, row, i, end - i);
     }
 }

@@ -1,7 +1,8 @@
-/* One vector of floats, so that every row kernel is written once for all instruction sets. The including file defines
- * SIMD_AVX2 or SIMD_AVX512, or neither for four floats in plain C, which compilers lower on SSE2, NEON and others.
- * simd_fma is one rounding where the set has it and multiply-then-add elsewhere: bits differ between sets, never
- * between two uses in one set. simd_max returns its second operand when either is NaN, as x86 does.
+/* One vector of floats, so that every row kernel is written once for all instruction sets. The including file
+ * defines SIMD_AVX2 or SIMD_AVX512, or neither for four floats in plain C, which compilers lower on SSE2,
+ * NEON and others. simd_fma is one rounding where the set has it and multiply-then-add elsewhere: bits differ
+ * between sets, never between two uses in one set. simd_max returns its second operand when either is NaN, as
+ * x86 does.
  */
 #ifndef LW_DEVICE_CPU_SIMD_H
 #define LW_DEVICE_CPU_SIMD_H
@@ -18,7 +19,8 @@
 #define SIMD_UNROLL _Pragma("GCC unroll 16")
 #endif
 
-/* Adding it rounds a float below 2^22 to the nearest whole number, ties to even, and keeps that in the low bits. */
+/* Adding it rounds a float below 2^22 to the nearest whole number, ties to even, and keeps that in the low
+ * bits. */
 #define SIMD_ROUND 0x1.8p23f
 
 #if defined(SIMD_AVX512)
@@ -55,7 +57,8 @@ SIMD_INLINE simd_f simd_load_bf(const uint16_t *p)
 
 SIMD_INLINE void simd_store_bf(uint16_t *p, simd_f x)
 {
-    const __m512i bits = simd_bits(x), odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    const __m512i bits = simd_bits(x);
+    const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
     const __m512i near = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7FFF)), odd);
     const __m512i quiet = _mm512_or_si512(bits, _mm512_set1_epi32(0x400000));
     const __m512i kept = _mm512_mask_blend_epi32(_mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), near, quiet);
@@ -83,11 +86,13 @@ SIMD_INLINE simd_f simd_neg_abs(simd_f x) { return _mm256_or_ps(x, _mm256_set1_p
 SIMD_INLINE simd_f simd_of_bits(__m256i bits) { return _mm256_castsi256_ps(bits); }
 SIMD_INLINE __m256i simd_bits(simd_f x) { return _mm256_castps_si256(x); }
 
-/* x * 2^n for whole n in [-150, 128], rounded once, where t = SIMD_ROUND + n: two powers, since one may not exist. */
+/* x * 2^n for whole n in [-150, 128], rounded once, where t = SIMD_ROUND + n: two powers, since one may not
+ * exist. */
 SIMD_INLINE simd_f simd_scale(simd_f x, simd_f t)
 {
     const __m256i n = _mm256_sub_epi32(simd_bits(t), simd_bits(_mm256_set1_ps(SIMD_ROUND)));
-    const __m256i half = _mm256_srai_epi32(n, 1), rest = _mm256_sub_epi32(n, half), one = _mm256_set1_epi32(127);
+    const __m256i half = _mm256_srai_epi32(n, 1), rest = _mm256_sub_epi32(n, half);
+    const __m256i one = _mm256_set1_epi32(127); /* the exponent bits of 2^0 */
     const simd_f scaled = _mm256_mul_ps(x, simd_of_bits(_mm256_slli_epi32(_mm256_add_epi32(half, one), 23)));
     return _mm256_mul_ps(scaled, simd_of_bits(_mm256_slli_epi32(_mm256_add_epi32(rest, one), 23)));
 }
@@ -99,7 +104,8 @@ SIMD_INLINE simd_f simd_load_bf(const uint16_t *p)
 
 SIMD_INLINE void simd_store_bf(uint16_t *p, simd_f x)
 {
-    const __m256i bits = simd_bits(x), odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    const __m256i bits = simd_bits(x);
+    const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
     const __m256i near = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7FFF)), odd);
     const __m256i quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x400000));
     const __m256i is_nan = simd_bits(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
@@ -150,7 +156,8 @@ SIMD_INLINE void simd_store_bf(uint16_t *p, simd_f x)
     memcpy(p, &half, sizeof half);
 }
 
-/* x * 2^n for whole n in [-150, 128], rounded once, where t = SIMD_ROUND + n: two powers, since one may not exist. */
+/* x * 2^n for whole n in [-150, 128], rounded once, where t = SIMD_ROUND + n: two powers, since one may not
+ * exist. */
 SIMD_INLINE simd_f simd_scale(simd_f x, simd_f t)
 {
     const simd_mask n = (simd_mask)(simd_bits(t) - simd_bits(simd_set(SIMD_ROUND))), half = n >> 1;

@@ -1,14 +1,15 @@
-/* Functions of one vector, built on simd.h alone: exp, sigmoid, silu, sums and maxima over lanes, short loads.
- * A tail goes through the same vector code, padded with zeros, so no element ever sees another formula.
+/* Functions of one vector, built on simd.h alone: exp, sigmoid, silu, sums and maxima over lanes, short
+ * loads. A tail goes through the same vector code, padded with zeros, so no element ever sees another
+ * formula.
  */
 #ifndef LW_DEVICE_CPU_SIMD_MATH_H
 #define LW_DEVICE_CPU_SIMD_MATH_H
 
 #include "device/cpu/simd.h"
 
-/* e^x within 2 ulp (subnormal results: 2 of their spacing). -inf and all below -104 give 0, +inf and all above 89
- * give +inf, NaN stays NaN. x = n ln 2 + r with |r| <= ln 2 / 2; the high part of ln 2 has 9 bits, so that n times it
- * is exact without fma; e^r = 1 + r + r^2 q(r). */
+/* e^x within 2 ulp (subnormal results: 2 of their spacing). -inf and all below -104 give 0, +inf and all
+ * above 89 give +inf, NaN stays NaN. x = n ln 2 + r with |r| <= ln 2 / 2; the high part of ln 2 has 9 bits,
+ * so that n times it is exact without fma; e^r = 1 + r + r^2 q(r). */
 SIMD_INLINE simd_f simd_exp(simd_f x)
 {
     x = simd_max(simd_set(-104.0f), simd_min(simd_set(89.0f), x));

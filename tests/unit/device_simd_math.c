@@ -1,0 +1,145 @@
+/* exp, sigmoid and silu of the cpu device against FP64, over the whole range and at its edges. This program
+ * is built for the plain C vectors; the other sets run the same source with their fma.
+ */
+#include "device/cpu/simd_math.h"
+
+#include "base/float16.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <cmocka.h>
+
+static float exp_of(float x)
+{
+    float lanes[SIMD_WIDTH];
+    simd_store(lanes, simd_exp(simd_set(x)));
+    return lanes[SIMD_WIDTH - 1];
+}
+
+static float sigmoid_of(float x)
+{
+    float lanes[SIMD_WIDTH];
+    simd_store(lanes, simd_sigmoid(simd_set(x)));
+    return lanes[0];
+}
+
+static float silu_of(float x)
+{
+    float lanes[SIMD_WIDTH];
+    simd_store(lanes, simd_silu(simd_set(x)));
+    return lanes[0];
+}
+
+/* |got - want| in units of the last place of want as fp32; subnormals have one spacing. */
+static double ulps(float got, double want)
+{
+    int exponent;
+    frexp(want, &exponent);
+    return fabs((double)got - want) / ldexp(1, (exponent < -125 ? -125 : exponent) - 24);
+}
+
+typedef float fp32_function(float x);
+typedef double fp64_function(double x);
+
+static double sigmoid_fp64(double x) { return 1 / (1 + exp(-x)); }
+static double silu_fp64(double x) { return x / (1 + exp(-x)); }
+static double exp_moved(double x) { return exp(x * (1 + 0x1p-19)); } /* planted: a slightly wrong log2(e) */
+
+/* The largest error over every 997th float of both signs up to a size. */
+static double worst_ulps(fp32_function *got, fp64_function *want, float size)
+{
+    double worst = 0;
+    for (uint32_t bits = 0; bits <= lw_bits_of_float(size); bits += 997) {
+        const float x = lw_float_of_bits(bits);
+        worst = fmax(worst, ulps(got(x), want((double)x)));
+        worst = fmax(worst, ulps(got(-x), want((double)-x)));
+    }
+    return worst;
+}
+
+static void functions_stay_within_their_ulps(void **state)
+{
+    (void)state;
+    const double exp_worst = worst_ulps(exp_of, exp, 88.7f);
+    const double sigmoid_worst = worst_ulps(sigmoid_of, sigmoid_fp64, 87.0f);
+    const double silu_worst = worst_ulps(silu_of, silu_fp64, 87.0f);
+    print_message("ulp: exp %.3f, sigmoid %.3f, silu %.3f\n", exp_worst, sigmoid_worst, silu_worst);
+    assert_true(exp_worst < 2);
+    assert_true(sigmoid_worst < 4); /* exp, the sum and the quotient */
+    assert_true(silu_worst < 5);    /* and the product */
+    assert_true(worst_ulps(exp_of, exp_moved, 88.7f) > 2);
+}
+
+static void exp_is_sane_at_the_edges(void **state)
+{
+    (void)state;
+    assert_true(exp_of(0.0f) == 1.0f);
+    assert_true(exp_of(-0.0f) == 1.0f);
+    assert_true(exp_of(INFINITY) == INFINITY);
+    assert_true(exp_of(0x1.fffffep127f) == INFINITY);
+    assert_true(exp_of(88.72f) < INFINITY);
+    assert_true(exp_of(88.73f) == INFINITY);
+    assert_true(lw_bits_of_float(exp_of(-INFINITY)) == 0);
+    assert_true(lw_bits_of_float(exp_of(-0x1.fffffep127f)) == 0);
+    assert_true(lw_bits_of_float(exp_of(-104.5f)) == 0);
+    assert_true(exp_of(-103.0f) > 0.0f);
+    assert_true(isnan(exp_of(NAN)));
+    assert_true(lw_bits_of_float(silu_of(-INFINITY)) == 0x80000000u);
+    assert_true(silu_of(INFINITY) == INFINITY);
+    assert_true(sigmoid_of(-INFINITY) == 0.0f);
+    assert_true(sigmoid_of(INFINITY) == 1.0f);
+}
+
+/* Every lane and every short count give what a full vector gives. */
+static void short_vectors_are_full_ones(void **state)
+{
+    (void)state;
+    float x[SIMD_WIDTH];
+    uint16_t half[SIMD_WIDTH], out[SIMD_WIDTH + 1];
+    for (int i = 0; i < SIMD_WIDTH; i++) {
+        x[i] = 0.37f * (float)i - 1.0f;
+        half[i] = lw_bf16_of_float(x[i]);
+    }
+    for (size_t count = 1; count <= SIMD_WIDTH; count++) {
+        memset(out, 0xAB, sizeof out);
+        simd_store_bf_some(out, simd_exp(simd_load_bf_some(half, count)), count);
+        for (size_t i = 0; i < count; i++) {
+            assert_int_equal(out[i], lw_bf16_of_float(exp_of(lw_float_of_bf16(half[i]))));
+        }
+        for (size_t i = count; i <= SIMD_WIDTH; i++) assert_int_equal(out[i], 0xABAB);
+    }
+    float sum = x[0], largest = x[0];
+    for (int i = 1; i < SIMD_WIDTH; i++) {
+        sum += x[i];
+        largest = fmaxf(largest, x[i]);
+    }
+    assert_true(fabsf(simd_sum_lanes(simd_load(x)) - sum) < 1e-5f);
+    assert_true(simd_max_lanes(simd_load(x)) == largest);
+}
+
+/* Rounding to bf16 against the scalar definition: ties, NaN, infinities, subnormals. */
+static void narrowing_agrees_with_the_scalar_one(void **state)
+{
+    (void)state;
+    for (uint32_t high = 0; high < 0x10000; high++) {
+        static const uint32_t lows[] = { 0, 1, 0x7FFF, 0x8000, 0x8001, 0xFFFF };
+        for (size_t i = 0; i < sizeof lows / sizeof lows[0]; i++) {
+            const float x = lw_float_of_bits(high << 16 | lows[i]);
+            uint16_t out[SIMD_WIDTH];
+            simd_store_bf(out, simd_set(x));
+            assert_int_equal(out[SIMD_WIDTH / 2], lw_bf16_of_float(x));
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(functions_stay_within_their_ulps),
+        cmocka_unit_test(exp_is_sane_at_the_edges),
+        cmocka_unit_test(short_vectors_are_full_ones),
+        cmocka_unit_test(narrowing_agrees_with_the_scalar_one),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
