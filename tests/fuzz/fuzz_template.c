@@ -18,7 +18,8 @@ static size_t read_variables(json_t *conversation, lw_jinja_variable *variables)
     variables[count++] = (lw_jinja_variable){ .name = "add_generation_prompt", .truth = true };
     void *at = json_is_object(conversation) ? json_object_iter(conversation) : NULL;
     for (; at != NULL && count < VARIABLES_MAX; at = json_object_iter_next(conversation, at))
-        variables[count++] = (lw_jinja_variable){ .name = json_object_iter_key(at), .json = json_object_iter_value(at) };
+        variables[count++] = (lw_jinja_variable){ .name = json_object_iter_key(at),
+            .json = json_object_iter_value(at) };
     return count;
 }
 
@@ -53,7 +54,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t count)
     const char *rest = (const char *)data + source_count + (nul != NULL);
     lw_jinja *program;
     lw_diag d;
-    if (lw_jinja_parse(count == 0 ? "" : (const char *)data, source_count, "fuzz", &program, &d) != LW_OK) return 0;
+    if (lw_jinja_parse(count == 0 ? "" : (const char *)data, source_count, "fuzz", &program, &d) != LW_OK)
+        return 0;
     json_t *conversation = json_loadb(rest, count - source_count - (nul != NULL), JSON_ALLOW_NUL, NULL);
     render(program, conversation);
     json_decref(conversation);

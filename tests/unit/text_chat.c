@@ -38,7 +38,8 @@ static int make_folder(void **state)
 
 static int remove_folder(void **state)
 {
-    static const char *const names[] = { "chat_template.jinja", "chat_template.json", "tokenizer_config.json" };
+    static const char *const names[] = { "chat_template.jinja", "chat_template.json",
+        "tokenizer_config.json" };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) remove_file(*state, names[i]);
     const int result = rmdir(*state);
     free(*state);
@@ -50,7 +51,8 @@ typedef struct request {
     bool add_generation_prompt;
 } request;
 
-static json_t *parse(const char *text) { return text == NULL ? NULL : json_loads(text, JSON_DECODE_ANY, NULL); }
+static json_t *parse(const char *text) { return text == NULL ? NULL
+    : json_loads(text, JSON_DECODE_ANY, NULL); }
 
 static lw_status render(const lw_chat_template *chat, const request *r, lw_chat_prompt *prompt, lw_diag *d)
 {
@@ -91,7 +93,8 @@ static void folders_are_searched_in_order(void **state)
     assert_int_equal(lw_chat_template_open(dir, &chat, &d), LW_NOT_FOUND);
     assert_null(chat);
     assert_non_null(strstr(d.text, dir));
-    write_file(dir, "tokenizer_config.json", "{\"bos_token\": \"<b>\", \"eos_token\": {\"content\": \"<e>\"}}");
+    write_file(dir, "tokenizer_config.json",
+               "{\"bos_token\": \"<b>\", \"eos_token\": {\"content\": \"<e>\"}}");
     assert_int_equal(lw_chat_template_open(dir, &chat, &d), LW_NOT_FOUND);
     write_file(dir, "tokenizer_config.json",
                "{\"bos_token\": \"<b>\", \"eos_token\": {\"content\": \"<e>\"}, \"chat_template\": "
@@ -125,7 +128,8 @@ static lw_chat_template *parse_template(const char *source)
 {
     lw_chat_template *chat;
     lw_diag d;
-    if (lw_chat_template_parse(source, strlen(source), "test", "<b>", NULL, &chat, &d) != LW_OK) fail_msg("%s", d.text);
+    if (lw_chat_template_parse(source, strlen(source), "test", "<b>", NULL, &chat, &d) != LW_OK)
+        fail_msg("%s", d.text);
     return chat;
 }
 
@@ -136,7 +140,9 @@ static void templates_see_their_variables(void **state)
                                             "{{ add_generation_prompt }}|{{ messages[0].content is none }}|"
                                             "{{ k is defined }}{{ k }}");
     expect_render(chat, &(request){ .messages = "[{\"content\": null}]" }, "<b>|None|None|False|True|False");
-    expect_render(chat, &(request){ .messages = "[{}]", .tools = "[1]", .kwargs = "{\"k\": \"v\", \"documents\": []}",
+    expect_render(chat,
+                  &(request){ .messages = "[{}]", .tools = "[1]",
+                      .kwargs = "{\"k\": \"v\", \"documents\": []}",
                                     .add_generation_prompt = true }, "<b>|[1]|[]|True|False|Truev");
     lw_chat_template_close(chat);
 }
@@ -146,7 +152,8 @@ static void outside_values_are_marked(void **state)
     (void)state;
     static const char wanted_text[] = "<b>Utk", wanted_origins[] = "000111";
     lw_chat_template *chat = parse_template("{{ bos_token }}{{ messages[0].content }}{{ tools[0] }}{{ k }}");
-    const request r = { .messages = "[{\"content\": \"U\"}]", .tools = "[\"t\"]", .kwargs = "{\"k\": \"k\"}" };
+    const request r = { .messages = "[{\"content\": \"U\"}]", .tools = "[\"t\"]",
+        .kwargs = "{\"k\": \"k\"}" };
     lw_chat_prompt prompt;
     assert_int_equal(render(chat, &r, &prompt, NULL), LW_OK);
     assert_string_equal(prompt.text.bytes, wanted_text);
@@ -184,7 +191,8 @@ static void bad_requests_are_refused(void **state)
 static void one_template_renders_again_and_again(void **state)
 {
     (void)state;
-    lw_chat_template *chat = parse_template("{% set n = namespace(c=0) %}{% for m in messages %}{% set n.c = n.c + 1 %}"
+    lw_chat_template *chat = parse_template("{% set n = namespace(c=0) %}{% for m in messages %}"
+                                            "{% set n.c = n.c + 1 %}"
                                             "{% endfor %}{{ n.c }}");
     for (int i = 0; i < 3; i++) expect_render(chat, &(request){ .messages = "[1, 2]" }, "2");
     lw_chat_template_close(chat);

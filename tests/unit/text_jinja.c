@@ -1,5 +1,5 @@
-/* The Jinja interpreter: a table row per feature, each refusal by its words, origins byte by byte, each limit hit
- * exactly and passed by one. Byte equality with Jinja2 itself is tests/text/test_chat_jinja2.py.
+/* The Jinja interpreter: a table row per feature, each refusal by its words, origins byte by byte, each limit
+ * hit exactly and passed by one. Byte equality with Jinja2 itself is tests/text/test_chat_jinja2.py.
  */
 #include "text/jinja/jinja.h"
 
@@ -62,11 +62,14 @@ static void features_give_their_text(void **state)
         { "{{ x | tojson }}", "{\"b\":[1,\"\\u00e9<\"],\"a\":{}}", "{\"b\": [1, \"\xc3\xa9<\"], \"a\": {}}" },
         { "{{ x | tojson(indent=2) }}", "[1]", "[\n  1\n]" },
         { "{{ x[1:3] }}{{ x[::-1] }}", "\"h\xc3\xa9llo\"", "\xc3\xa9loll\xc3\xa9h" },
-        { "{% for a in x if a > 1 %}{{ loop.index }}{{ a }}{{ loop.last }},{% endfor %}", "[1,2,3]", "12False,23True," },
+        { "{% for a in x if a > 1 %}{{ loop.index }}{{ a }}{{ loop.last }},{% endfor %}", "[1,2,3]",
+            "12False,23True," },
         { "{% for a in [] %}{% else %}none{% endfor %}", "0", "none" },
-        { "{% for a in x %}{% if a == 2 %}{% continue %}{% endif %}{% if a == 4 %}{% break %}{% endif %}{{ a }}"
+        { "{% for a in x %}{% if a == 2 %}{% continue %}{% endif %}{% if a == 4 %}{% break %}"
+          "{% endif %}{{ a }}"
           "{% endfor %}", "[1,2,3,4,5]", "13" },
-        { "{% set n = namespace(c=0) %}{% for a in x %}{% set n.c = n.c + a %}{% endfor %}{{ n.c }}", "[1,2]", "3" },
+        { "{% set n = namespace(c=0) %}{% for a in x %}{% set n.c = n.c + a %}{% endfor %}{{ n.c }}", "[1,2]",
+            "3" },
         { "{% macro m(a, b=a) %}<{{ a }}{{ b }}>{% endmacro %}{{ m(1) }}{{ m(b=2, a=3) }}", "0", "<11><32>" },
         { "  {% if true %}\n  b\n  {%- endif %}\nc", "0", "  bc" },
         { "{% raw %}{{ x }}{% endraw %}{# gone #}", "0", "{{ x }}" },
@@ -176,7 +179,8 @@ static void origins_follow_each_byte(void **state)
         assert_int_equal(r.origins.count, strlen(rows[i].origins));
         for (size_t k = 0; k < r.origins.count; k++)
             if (r.origins.bytes[k] + '0' != rows[i].origins[k])
-                fail_msg("%s: byte %zu of '%s' has origin %d", rows[i].source, k, rows[i].text, r.origins.bytes[k]);
+                fail_msg("%s: byte %zu of '%s' has origin %d", rows[i].source, k, rows[i].text,
+                         r.origins.bytes[k]);
         close_rendering(&r);
     }
 }
@@ -186,13 +190,16 @@ static void origins_never_change_the_text(void **state)
 {
     (void)state;
     static const char *const tails[] = {
-        "v", "v | upper", "v | tojson", "v | trim ~ '!'", "v[1:-1]", "v[::-2]", "v | replace('l', 'LL')", "v | title",
-        "v.split('l') | join('+')", "v | length", "v * 3", "[v, v] | unique | join", "{v: v}", "v | e", "v | indent",
+        "v", "v | upper", "v | tojson", "v | trim ~ '!'", "v[1:-1]", "v[::-2]", "v | replace('l', 'LL')",
+            "v | title",
+        "v.split('l') | join('+')", "v | length", "v * 3", "[v, v] | unique | join", "{v: v}", "v | e",
+            "v | indent",
         "v | list | sort | join", "v.strip('h') ~ v", "v | reverse", "v in [v]", "v | string | capitalize",
     };
     for (size_t i = 0; i < sizeof tails / sizeof tails[0]; i++) {
         char from_literal[256], from_outside[256];
-        snprintf(from_literal, sizeof from_literal, "{%% set v = ' h\\u00e9llo <W\\u00f6rld>\\n' %%}{{ %s }}", tails[i]);
+        snprintf(from_literal, sizeof from_literal, "{%% set v = ' h\\u00e9llo <W\\u00f6rld>\\n' %%}{{ %s }}",
+                 tails[i]);
         snprintf(from_outside, sizeof from_outside, "{%% set v = x %%}{{ %s }}", tails[i]);
         rendering a = render(from_literal, "0");
         rendering b = render(from_outside, "\" h\\u00e9llo <W\\u00f6rld>\\n\"");
@@ -230,7 +237,8 @@ static void steps_end_at_their_limit(void **state)
     const char *source = "{% for a in x %}{{ a }}{% endfor %}";
     lw_jinja_limits limits = lw_jinja_limits_default();
     size_t needed = 1;
-    for (limits.steps = 1; status_within(source, "[1,2]", limits) != LW_OK; limits.steps++) needed = limits.steps + 1;
+    for (limits.steps = 1; status_within(source, "[1,2]", limits) != LW_OK; limits.steps++)
+        needed = limits.steps + 1;
     assert_in_range(needed, 5, 50);
     limits.steps = needed - 1;
     assert_int_equal(status_within(source, "[1,2]", limits), LW_NO_ROOM);
@@ -238,7 +246,8 @@ static void steps_end_at_their_limit(void **state)
     assert_int_equal(status_within(source, "[1,2,3]", limits), LW_NO_ROOM);
     /* 10^10 rounds would run for minutes. */
     limits.steps = 100000;
-    assert_int_equal(status_within("{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}", "0",
+    assert_int_equal(status_within("{% for a in range(99999) %}{% for b in range(99999) %}"
+                                   "{% endfor %}{% endfor %}", "0",
                                    limits), LW_NO_ROOM);
 }
 
@@ -249,7 +258,8 @@ static void memory_ends_at_its_limit(void **state)
     limits.memory_bytes = 1 << 16;
     assert_int_equal(status_within("{{ [1] * 100 }}", "0", limits), LW_OK);
     assert_int_equal(status_within("{{ [1] * 1000000000000 }}", "0", limits), LW_NO_ROOM);
-    assert_int_equal(status_within("{% set n = namespace(l=[]) %}{% for i in range(999) %}{% set n.l = n.l + [i] %}"
+    assert_int_equal(status_within("{% set n = namespace(l=[]) %}{% for i in range(999) %}"
+                                   "{% set n.l = n.l + [i] %}"
                                    "{% endfor %}", "0", limits), LW_NO_ROOM);
 }
 
@@ -281,12 +291,16 @@ static void recursion_ends_at_its_limit(void **state)
 {
     (void)state;
     const lw_jinja_limits limits = lw_jinja_limits_default();
-    assert_int_equal(status_within("{% macro m(n) %}{% if n %}{{ m(n - 1) }}{% endif %}{% endmacro %}{{ m(20) }}", "0",
+    assert_int_equal(status_within("{% macro m(n) %}{% if n %}{{ m(n - 1) }}{% endif %}"
+                                   "{% endmacro %}{{ m(20) }}", "0",
                                    limits), LW_OK);
-    assert_int_equal(status_within("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "0", limits), LW_NO_ROOM);
-    assert_int_equal(status_within("{% set n = namespace(l=[]) %}{% for i in range(2000) %}{% set n.l = [n.l] %}"
+    assert_int_equal(status_within("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "0", limits),
+                     LW_NO_ROOM);
+    assert_int_equal(status_within("{% set n = namespace(l=[]) %}{% for i in range(2000) %}"
+                                   "{% set n.l = [n.l] %}"
                                    "{% endfor %}{{ n.l }}", "0", limits), LW_NO_ROOM);
-    assert_int_equal(status_within("{% set n = namespace() %}{% set n.n = n %}{{ n }}", "0", limits), LW_NO_ROOM);
+    assert_int_equal(status_within("{% set n = namespace() %}{% set n.n = n %}{{ n }}", "0", limits),
+                     LW_NO_ROOM);
 }
 
 /* "{{" + depth times open + "1" + depth times close + "}}" */
