@@ -165,9 +165,9 @@ typedef struct step {
     vi high[BLOCKS_MAX];
 } step;
 
-LINEAR_INLINE void ask_ahead(const uint8_t *at, size_t bytes)
+LINEAR_INLINE void ask_for(const uint8_t *at, size_t bytes)
 {
-    for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch(at + AHEAD_BYTES + i);
+    for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch(at + i);
 }
 
 /* One step of k: the codes of every block against the x of every row. What is fewer is held in registers. */
@@ -251,7 +251,7 @@ LINEAR_INLINE void tile_run(int form, int rows, const tile *t)
             .sums = t->sums + (size_t)g * (size_t)rows,
             .acc = t->acc,
         };
-        ask_ahead(s.group, t->block_count * w->group_bytes);
+        ask_for(s.group + AHEAD_BYTES, t->block_count * w->group_bytes);
         uint32_t left = t->block_count;
         for (; left >= wide; left -= wide) {
             GROUP_RUN(form, blocks_wide(rows), rows, t, s);
@@ -335,9 +335,10 @@ static float *tile_x(const lw_cpu_linear_args *args, uint32_t row)
 /* Sums as LANES chains of every LANES-th k, folded in halves. */
 static float group_sum(const float *x, uint32_t count)
 {
-    float lane[LANES] = { 0 };
-    for (uint32_t k = 0; k < count; k += LANES)
-        for (int i = 0; i < LANES; i++) lane[i] += x[k + (uint32_t)i];
+    float lane[LANES];
+    vf sum = vf_zero();
+    for (uint32_t k = 0; k < count; k += LANES) sum = vf_add(sum, vf_load(x + k));
+    vf_store(lane, sum);
     for (int half = LANES / 2; half > 0; half /= 2)
         for (int i = 0; i < half; i++) lane[i] += lane[i + half];
     return lane[0];
@@ -363,10 +364,13 @@ static void place_group(const lw_cpu_weight *w, const float *values, const float
         return;
     }
 #endif
-    if (rows == 1)
-        for (uint32_t k = 0; k < w->group; k++) x[k] = values[k] * factors[k % LW__GROUP_UNIT];
-    else
-        for (uint32_t k = 0; k < w->group; k++) x[k * rows] = values[k] * factors[k % LW__GROUP_UNIT];
+    for (uint32_t k = 0; k < w->group; k += LW__GROUP_UNIT) {
+        float scaled[LW__GROUP_UNIT];
+        for (uint32_t i = 0; i < LW__GROUP_UNIT; i++) scaled[i] = values[k + i] * factors[i];
+        if (rows == 1) memcpy(x + k, scaled, sizeof scaled);
+        else
+            for (uint32_t i = 0; i < LW__GROUP_UNIT; i++) x[(k + i) * rows] = scaled[i];
+    }
 }
 
 /* Groups are shared among the parts: one row is enough work for several. */
@@ -459,11 +463,14 @@ static void run_decoded(const lw_cpu_linear_args *args, uint32_t begin, uint32_t
     float acc[ROWS_KEPT_MAX * DECODED_BLOCKS * LANES] __attribute__((aligned(64)));
     float values[DECODED_BLOCKS * LW__GROUP_MAX * LANES] __attribute__((aligned(64)));
     const size_t x_words = lw__prepared_x_words(w), block_words = (size_t)w->group * LANES;
+    const size_t group_step = lw__panel_blocks(w, first - first % LW__PANEL_BLOCKS) * w->group_bytes;
     tile t = { .weight = w, .block_count = DECODED_BLOCKS };
     for (uint32_t block = first; block < last; block += DECODED_BLOCKS) {
+        const uint8_t *const groups = lw__group_at(w, 0, block, 0);
         memset(acc, 0, (size_t)(end - begin) * DECODED_BLOCKS * LANES * sizeof *acc);
         for (uint32_t g = 0; g < w->group_count; g++) {
-            const uint8_t *const group = lw__group_at(w, 0, block, g);
+            const uint8_t *const group = groups + g * group_step;
+            ask_for(group + 2 * group_step, DECODED_BLOCKS * w->group_bytes);
             for (uint32_t b = 0; b < DECODED_BLOCKS; b++)
                 decoders[w->form](w, group + b * w->group_bytes, values + b * block_words);
             for (uint32_t row = begin, rows; row < end; row += rows) {
