@@ -6,6 +6,10 @@ enum {
     LW_LIMIT_HEADER_BYTES = 100 << 20,     /* safetensors header: the format's own limit */
     LW_LIMIT_TENSORS = 1 << 20,            /* tensors in one checkpoint: experts stored singly stay below 100,000 */
     LW_LIMIT_TENSOR_DIMS = 8,              /* dimensions of one tensor: nothing served has more than 4 */
+    LW_LIMIT_NAME_BYTES = 1024,            /* one tensor's name: real ones stay below 150 */
+    LW_LIMIT_METADATA = 4096,              /* pairs in a safetensors __metadata__: real ones hold a handful */
+    LW_LIMIT_SHARDS = 4096,                /* files of one checkpoint: the largest known models have a few hundred */
+    LW_LIMIT_SPELLINGS = 64,               /* spellings tried for one name: aliases multiply, real tables give 8 */
     LW_LIMIT_CONFIG_BYTES = 64 << 20,      /* config.json and the index file: the index is the larger */
     LW_LIMIT_TOKENIZER_BYTES = 256 << 20,  /* tokenizer.json: real ones stay below 40 MiB */
     LW_LIMIT_VOCAB = 1 << 21,              /* token ids: the largest known vocabulary is below 2^19 */

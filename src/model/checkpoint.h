@@ -9,8 +9,9 @@
 
 typedef struct lw_checkpoint lw_checkpoint;
 
-/* dir: a folder with config.json and *.safetensors (one file, shards with an index, or several files without one;
- * ref64.safetensors is not a weight file). *out is NULL on failure. */
+/* dir: a folder with config.json and *.safetensors: one file, shards with an index, or several files without one.
+ * Tensors of side files named mtp*.safetensors are found under "mtp." (checkpoint.c has the rule of which files
+ * count). *out is NULL on failure. */
 lw_status lw_checkpoint_open(const char *dir, lw_checkpoint **out, lw_diag *d) LW_MUST_USE;
 void lw_checkpoint_close(lw_checkpoint *checkpoint);
 
@@ -24,6 +25,9 @@ const lw_tensor *lw_checkpoint_find(const lw_checkpoint *checkpoint, const char 
 size_t lw_checkpoint_tensor_count(const lw_checkpoint *checkpoint);
 /* In order of name. */
 const lw_tensor *lw_checkpoint_tensor(const lw_checkpoint *checkpoint, size_t index);
+
+/* The string under key in the __metadata__ of the file that holds tensor; NULL if absent. */
+const char *lw_checkpoint_metadata(const lw_checkpoint *checkpoint, const lw_tensor *tensor, const char *key);
 
 /* Bytes of all tensors. */
 uint64_t lw_checkpoint_bytes(const lw_checkpoint *checkpoint);
@@ -39,7 +43,10 @@ lw_status lw_safetensors_parse(const uint8_t *bytes, size_t count, const char *n
                                lw_diag *d) LW_MUST_USE;
 void lw_safetensors_close(lw_safetensors *file);
 size_t lw_safetensors_count(const lw_safetensors *file);
+/* In order of name. */
 const lw_tensor *lw_safetensors_tensor(const lw_safetensors *file, size_t index);
 const lw_tensor *lw_safetensors_find(const lw_safetensors *file, const char *name);
+/* A string of __metadata__; NULL if absent. */
+const char *lw_safetensors_metadata(const lw_safetensors *file, const char *key);
 
 #endif

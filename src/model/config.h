@@ -27,6 +27,9 @@ lw_status lw_config_f64(const lw_config *config, const char *keys, const double 
                         lw_diag *d) LW_MUST_USE;
 lw_status lw_config_bool(const lw_config *config, const char *keys, bool fallback, bool *out, lw_diag *d) LW_MUST_USE;
 
+/* A number as config files write one: integer, real or {"__float__": "Infinity"}. False for anything else. */
+bool lw_config_number(const json_t *value, double *out);
+
 /* A string; absent: fallback (may be NULL). Borrowed from config. */
 lw_status lw_config_text(const lw_config *config, const char *keys, const char *fallback, const char **out,
                          lw_diag *d) LW_MUST_USE;
@@ -36,7 +39,8 @@ enum { LW_CONFIG_IDS_MAX = 16 };
 lw_status lw_config_ids(const lw_config *config, const char *keys, int32_t *ids, size_t *count, lw_diag *d) LW_MUST_USE;
 
 /* A nested object as a config of its own view (keys read only there; texts name the path "rope_parameters.x").
- * NULL object is allowed and behaves as empty. */
+ * An absent object gives an empty view, one of another type a view whose readers all fail. Lives with config.
+ * NULL only without memory; every reader takes NULL as an empty config. */
 const lw_config *lw_config_child(lw_config *config, const char *keys);
 
 const char *lw_config_name(const lw_config *config);

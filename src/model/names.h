@@ -2,7 +2,9 @@
  * and remembers what was missing, contradictory and never asked for, so that one error lists all of it.
  *
  * A family asks by its own spelling ("layers.3.conv.in_proj"); the alias table rewrites parts of it, the prefixes
- * ("model.", "model.language_model.", ...) are tried in order, and the first that exists anywhere wins for all.
+ * ("model.", "model.language_model.", ...) are tried in order, and the first non-empty one that finds anything wins
+ * for all. After the winner only its parents are tried ("language_model.model." -> "language_model." -> ""), because
+ * heads lie beside the inner model: "lm_head", "mtp.".
  * Quantised modules are recognised by their tensors (.weight U32 with .scales and .biases) and checked against the
  * config's "quantization": shape and config must agree, never a guess.
  */
@@ -38,6 +40,10 @@ bool lw_names_matrix(lw_names *names, lw_weight *out, uint32_t rows, uint32_t co
 
 /* The same where the number of rows is the file's own (an output gate); 0 is never returned for a found tensor. */
 bool lw_names_matrix_any_rows(lw_names *names, lw_weight *out, uint32_t cols, const char *module, ...) LW_PRINTF(4, 5);
+
+/* A stack of equal matrices in one module: [stack, rows, cols]. */
+bool lw_names_stack(lw_names *names, lw_weight *out, uint32_t stack, uint32_t rows, uint32_t cols,
+                    const char *module, ...) LW_PRINTF(6, 7);
 
 /* A dense tensor by its full name with ".weight", ".bias" or nothing; its elements number rows * cols in any
  * arrangement of dims whose non-1 dims multiply to that, kept in file order. */

@@ -15,6 +15,8 @@ typedef enum lw_dtype {
 
 const char *lw_dtype_name(lw_dtype dtype);   /* as safetensors spells it: "BF16" */
 size_t lw_dtype_bytes(lw_dtype dtype);
+/* False if name is no dtype that is known here. */
+bool lw_dtype_find(const char *name, lw_dtype *out);
 
 typedef struct lw_tensor {
     const char *name;                        /* NUL-terminated */
@@ -25,5 +27,8 @@ typedef struct lw_tensor {
     const uint8_t *bytes;                    /* in the mapping; any alignment */
     size_t byte_count;                       /* product of dims times the dtype's bytes, checked when opened */
 } lw_tensor;
+
+/* "BF16 [768, 256]" for texts; cut to text_bytes. */
+void lw_tensor_shape(const lw_tensor *tensor, char *text, size_t text_bytes);
 
 #endif

@@ -27,7 +27,7 @@ typedef enum lw_code_order {
 } lw_code_order;
 
 typedef struct lw_weight {
-    const char *name;             /* module path for texts; NUL-terminated, lives with the checkpoint's names */
+    const char *name;             /* the codes' tensor name, for texts; lives with the checkpoint */
     uint32_t stack_count;         /* experts in a stack; 1 for a plain matrix */
     uint32_t rows;                /* N: outputs */
     uint32_t cols;                /* K: inputs */
