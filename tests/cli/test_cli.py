@@ -40,7 +40,7 @@ def lanewise(*args, data=None, env=None):
 
 
 def reply(*args, data=None):
-    # One thread unless args say more: two that wait for each other are slow where something else computes too.
+    # One thread unless args say more: two that wait for each other are slow beside other work.
     done = lanewise("run", MODEL, "--threads", "1", *args, "--json", data=data)
     assert done.returncode == 0, done.stderr.decode()
     assert done.stderr == b""
