@@ -1,5 +1,5 @@
-/* The linear op by fp32 multiply-add, written once for all instruction sets. A folder's linear.c defines the vectors
- * (LINEAR_AVX2, LINEAR_AVX512 or neither) and LW_LINEAR(name), and includes this.
+/* The linear op by fp32 multiply-add, written once for all instruction sets. A folder's linear.c defines the
+ * vectors (LINEAR_AVX2, LINEAR_AVX512 or neither) and LW_LINEAR(name), and includes this.
  *
  * A lane is an output column and x[k] is broadcast, so an element's chain never crosses lanes:
  *   per group, ascending:  dot = 0;  for k ascending: dot = fma(x[k], code[k], dot)
@@ -7,8 +7,9 @@
  * Neither the rows of a tile nor the blocks that run side by side enter it. sum_x is made once by prepare.
  *
  * x is prepared in tiles of tile_height() rows: per tile [k][row], then the sums [group][row]. Few rows
- * decode the codes in registers; many rows decode a group of two blocks once, to the same floats, for all their tiles.
- * A NaN leaves as one fixed NaN, since which operand's payload survives an fma is the compiler's choice.
+ * decode the codes in registers; many rows decode a group of two blocks once, to the same floats, for all
+ * their tiles. A NaN leaves as one fixed NaN, since which operand's payload survives an fma is the compiler's
+ * choice.
  */
 #include "device/cpu/linear_simd.h"
 #include "device/cpu/linear_weight.h"
@@ -19,7 +20,7 @@
 enum {
     VECTOR_BYTES = LANES * 4,
 #if defined(LINEAR_AVX512)
-    ROWS_MAX = 12,        /* rows of the tallest tile: two blocks of it leave a few registers free */
+    ROWS_MAX = 12, /* rows of the tallest tile: two blocks of it leave a few registers free */
 #define EACH_HEIGHT(X, form) EACH_LOW_HEIGHT(X, form) X(form, 8) X(form, 12)
 #elif defined(LINEAR_AVX2)
     ROWS_MAX = 6,
@@ -28,13 +29,15 @@ enum {
     ROWS_MAX = 4,
 #define EACH_HEIGHT(X, form) EACH_LOW_HEIGHT(X, form)
 #endif
-    ROWS_DIRECT = 4,      /* up to here codes are decoded in the inner loop, above once for many tiles */
+    ROWS_DIRECT = 4, /* up to here codes are decoded in the inner loop, above once for many tiles */
 #define EACH_LOW_HEIGHT(X, form) X(form, 1) X(form, 2) X(form, 3) X(form, 4)
-    ROWS_KEPT_MAX = 48,   /* rows that share a decoded group: their accumulators stay in the first-level cache */
+    ROWS_KEPT_MAX =
+        48, /* rows that share a decoded group: their accumulators stay in the first-level cache */
     DECODED_BLOCKS = LW__BLOCKS_UNIT,
     BLOCKS_MAX = LW__PANEL_BLOCKS,
-    PANEL_X_BYTES = 192 << 10, /* prepared rows that stay in the second-level cache while a panel of columns passes */
-    AHEAD_BYTES = 4096,   /* how far codes are asked for before they are read */
+    PANEL_X_BYTES =
+        192 << 10, /* prepared rows that stay in the second-level cache while a panel of columns passes */
+    AHEAD_BYTES = 4096, /* how far codes are asked for before they are read */
 };
 
 /* A row tile times a run of blocks of one panel. */
@@ -51,7 +54,8 @@ typedef struct tile {
 #endif
 } tile;
 
-/* Blocks that run side by side: enough chains to hide the latency of an fma, and room for them in registers. */
+/* Blocks that run side by side: enough chains to hide the latency of an fma, and room for them in registers.
+ */
 LINEAR_INLINE int blocks_wide(int rows)
 {
 #if defined(LINEAR_AVX512)
@@ -96,7 +100,8 @@ LINEAR_INLINE int step_vectors_of(int form)
     }
 }
 
-/* Code j of a word, at its place (see linear_weight.h). high holds the high plane, shifted for this low word. */
+/* Code j of a word, at its place (see linear_weight.h). high holds the high plane, shifted for this low word.
+ */
 LINEAR_INLINE vf code_at(int form, vi low, vi high, int j)
 {
     const int bits = low_bits_of(form), more = high_bits_of(form), last = 32 / bits - 1;
@@ -143,7 +148,8 @@ LINEAR_INLINE vf load_scales(lw_dtype type, const uint8_t *at)
 LINEAR_INLINE void enter(const lw_cpu_weight *w, int rows, const vf *dot, const spot *s)
 {
     if (!w->has_scale) {
-        for (int r = 0; r < rows; r++) vf_store(s->acc + r * LANES, vf_add(vf_load(s->acc + r * LANES), dot[r]));
+        for (int r = 0; r < rows; r++)
+            vf_store(s->acc + r * LANES, vf_add(vf_load(s->acc + r * LANES), dot[r]));
         return;
     }
     const vf scale = load_scales(w->scale_type, s->group);
@@ -231,12 +237,14 @@ LINEAR_INLINE void group_run(int form, int blocks, int rows, const tile *t, spot
 
 #if defined(LINEAR_PAIRS)
 #include "device/cpu/linear_pairs.inc.h"
-#define GROUP_RUN(form, ...) ((form) <= LW__FORM_BF16 ? pairs_run(form, __VA_ARGS__) : group_run(form, __VA_ARGS__))
+#define GROUP_RUN(form, ...) \
+    ((form) <= LW__FORM_BF16 ? pairs_run(form, __VA_ARGS__) : group_run(form, __VA_ARGS__))
 #else
 #define GROUP_RUN(form, ...) group_run(form, __VA_ARGS__)
 #endif
 
-/* A whole tile: groups ascending, and each group through all blocks before the next, so that codes stream in order. */
+/* A whole tile: groups ascending, and each group through all blocks before the next, so that codes stream in
+ * order. */
 LINEAR_INLINE void tile_run(int form, int rows, const tile *t)
 {
     const lw_cpu_weight *const w = t->weight;
@@ -287,12 +295,16 @@ static tile_fn *const tiles[LW__FORM_COUNT][ROWS_MAX + 1] = { EACH_FORM(FORM_ROW
 /* A row tile times DECODED_BLOCKS blocks of one decoded group. */
 typedef void decoded_fn(const tile *t, const spot *s);
 #define DECODED_MAKE(form, rows) \
-    static void decoded_##rows(const tile *t, const spot *s) { group_run(LW__FORM_##form, DECODED_BLOCKS, rows, t, *s); }
+    static void decoded_##rows(const tile *t, const spot *s) \
+    { \
+        group_run(LW__FORM_##form, DECODED_BLOCKS, rows, t, *s); \
+    }
 #define DECODED_ENTRY(form, rows) [rows] = decoded_##rows,
 EACH_HEIGHT(DECODED_MAKE, FP32)
 static decoded_fn *const decoded_tiles[ROWS_MAX + 1] = { EACH_HEIGHT(DECODED_ENTRY, FP32) };
 
-/* The weights of one group of one block, as [k][LANES]: what the inner loop of few rows makes of the codes. */
+/* The weights of one group of one block, as [k][LANES]: what the inner loop of few rows makes of the codes.
+ */
 LINEAR_INLINE void group_decode(int form, const lw_cpu_weight *w, const uint8_t *group, float *values)
 {
     const uint8_t *words = group + w->words_at;
@@ -356,7 +368,8 @@ static void load_group(const lw_cpu_linear_args *args, uint32_t row, uint32_t gr
 }
 
 /* The x of one group of one row goes to every rows-th word of its tile. */
-static void place_group(const lw_cpu_weight *w, const float *values, const float *factors, float *x, uint32_t rows)
+static void place_group(const lw_cpu_weight *w, const float *values, const float *factors, float *x,
+                        uint32_t rows)
 {
 #if defined(LINEAR_PAIRS)
     if (w->read == LW__READ_PAIRS) {
@@ -400,7 +413,8 @@ void LW_LINEAR(prepare)(const lw_cpu_linear_args *args, unsigned part, unsigned 
 static uint32_t one_nan(uint32_t bits) { return (bits & 0x7FFFFFFFu) > 0x7F800000u ? 0x7FC00000u : bits; }
 
 /* Stores count columns of one row of one block. */
-static void store_row(const lw_cpu_linear_args *args, size_t row, uint32_t col, const float *acc, uint32_t count)
+static void store_row(const lw_cpu_linear_args *args, size_t row, uint32_t col, const float *acc,
+                      uint32_t count)
 {
     uint32_t bits[LANES];
     for (int i = 0; i < LANES; i++) bits[i] = one_nan(lw_bits_of_float(acc[i]));
@@ -416,7 +430,8 @@ static void store_row(const lw_cpu_linear_args *args, size_t row, uint32_t col, 
     memcpy((lw_bf16 *)args->y + row * args->y_stride + col, values, count * sizeof *values);
 }
 
-static void store_tile(const lw_cpu_linear_args *args, const tile *t, uint32_t first_row, uint32_t first_block)
+static void store_tile(const lw_cpu_linear_args *args, const tile *t, uint32_t first_row,
+                       uint32_t first_block)
 {
     const uint32_t rows = tile_height(args->rows - first_row), columns = args->weight->rows;
     for (uint32_t b = 0; b < t->block_count; b++) {
@@ -429,7 +444,8 @@ static void store_tile(const lw_cpu_linear_args *args, const tile *t, uint32_t f
 }
 
 /* Rows [begin, end), whole tiles, of blocks [first, last) of one panel. */
-static void run_panel(const lw_cpu_linear_args *args, uint32_t begin, uint32_t end, uint32_t first, uint32_t last)
+static void run_panel(const lw_cpu_linear_args *args, uint32_t begin, uint32_t end, uint32_t first,
+                      uint32_t last)
 {
     const lw_cpu_weight *const w = args->weight;
     float acc[BLOCKS_MAX * ROWS_MAX * LANES] __attribute__((aligned(64)));
@@ -457,7 +473,8 @@ static void run_panel(const lw_cpu_linear_args *args, uint32_t begin, uint32_t e
 }
 
 /* As run_panel, a pair of blocks after the other, each group decoded once for all rows. */
-static void run_decoded(const lw_cpu_linear_args *args, uint32_t begin, uint32_t end, uint32_t first, uint32_t last)
+static void run_decoded(const lw_cpu_linear_args *args, uint32_t begin, uint32_t end, uint32_t first,
+                        uint32_t last)
 {
     const lw_cpu_weight *const w = args->weight;
     float acc[ROWS_KEPT_MAX * DECODED_BLOCKS * LANES] __attribute__((aligned(64)));
