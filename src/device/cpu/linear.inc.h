@@ -351,8 +351,10 @@ static void load_group(const lw_cpu_linear_args *args, uint32_t row, uint32_t gr
     const uint32_t begin = group * w->group;
     const uint32_t count = begin >= w->cols ? 0 : w->cols - begin < w->group ? w->cols - begin : w->group;
     const lw_bf16 *const x = args->x + row * args->x_stride + begin;
-    for (uint32_t k = 0; k < count; k++) values[k] = lw_float_of_bf16(x[k]);
-    for (uint32_t k = count; k < w->group; k++) values[k] = 0.0f;
+    uint32_t k = 0;
+    for (; k + LANES <= count; k += LANES) vf_store(values + k, vf_load_bf16(x + k));
+    for (; k < count; k++) values[k] = lw_float_of_bf16(x[k]);
+    for (; k < w->group; k++) values[k] = 0.0f;
 }
 
 /* The x of one group of one row goes to every rows-th word of its tile. */
