@@ -1,5 +1,5 @@
-/* Large aligned memory by mmap. A reservation is cut to a huge page's boundary, since a kernel gives huge pages only
- * to ranges that hold whole ones; the advice itself is best effort.
+/* Large aligned memory by mmap. A reservation is cut to a huge page's boundary, since a kernel gives huge
+ * pages only to ranges that hold whole ones; the advice itself is best effort.
  */
 #include "device/cpu/huge.h"
 
@@ -20,7 +20,8 @@ void *lw_huge_make(size_t bytes)
     if (bytes == 0 || bytes > SIZE_MAX / 2) return NULL;
     const size_t wanted = mapped_bytes(bytes);
     const size_t slack = wanted < HUGE_BYTES ? 0 : HUGE_BYTES;
-    uint8_t *const at = mmap(NULL, wanted + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    uint8_t *const at = mmap(NULL, wanted + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+                             0);
     if (at == MAP_FAILED) return NULL;
     if (slack == 0) return at;
 
