@@ -1,7 +1,7 @@
 /* Speed of the linear op: one shape, every row count asked for, beside a read-bandwidth probe of the same
- * process. linear_speed [isa] [rows-out] [cols-in] [bits] [group] [threads] [row counts...] Prints, per row
- * count, GB/s of weight bytes, GMAC/s, the share of the probe, and the cost in single rows. Every figure is a
- * median; the row counts and the probe take turns, so that a busy machine slows all alike.
+ *   process. linear_speed [isa] [rows-out] [cols-in] [bits] [group] [threads] [row counts...]
+ * Prints, per row count, GB/s of weight bytes, GMAC/s, the share of the probe, and the cost in single rows.
+ * Every figure is a median; the row counts and the probe take turns, so that a busy machine slows all alike.
  */
 #include "base/clock.h"
 #include "base/float16.h"
@@ -89,26 +89,16 @@ static lw_cpu_weight *weight_of(const lw_cpu_kernels *kernels, uint32_t rows, ui
     lw_rng rng = lw_rng_make(1);
     for (size_t i = 0; i + 8 <= code_bytes; i += 8) memcpy(codes + i, &(uint64_t){ lw_rng_next(&rng) }, 8);
     for (size_t i = 0; i < scale_bytes; i += 2) memcpy(scales + i, &(uint16_t){ lw_bf16_of_float(0.01f) }, 2);
-    const lw_tensor code = {
-        .name = "codes", .file = "", .dtype = LW_DTYPE_U8, .bytes = codes, .byte_count = code_bytes
-    };
+    const lw_tensor code = { .name = "codes", .file = "", .dtype = LW_DTYPE_U8, .bytes = codes,
+        .byte_count = code_bytes };
     const lw_tensor scale = { .name = "scales", .file = "", .dtype = LW_DTYPE_BF16, .bytes = scales,
                               .byte_count = scale_bytes };
     const bool dense = bits == 16;
     const lw_weight weight = {
-        .name = "speed",
-        .stack_count = 1,
-        .rows = rows,
-        .cols = cols,
+        .name = "speed", .stack_count = 1, .rows = rows, .cols = cols,
         .map = dense ? LW_MAP_BF16 : LW_MAP_INTEGER,
-        .code_bits = bits,
-        .group = dense ? 0 : group,
-        .scale_type = LW_DTYPE_BF16,
-        .has_bias = !dense,
-        .global_scale = 1.0f,
-        .codes = &code,
-        .scales = &scale,
-        .biases = &scale,
+        .code_bits = bits, .group = dense ? 0 : group, .scale_type = LW_DTYPE_BF16, .has_bias = !dense,
+        .global_scale = 1.0f, .codes = &code, .scales = &scale, .biases = &scale,
     };
     lw_diag d;
     lw_cpu_weight *out;
@@ -141,8 +131,8 @@ static void report(lw_pool *pool, job *j, const uint32_t *counts, int count, dou
         for (int i = 0; i < count; i++) seconds[i][turn] = time_rows(pool, j, counts[i], macs);
     }
     *probe_gbs = median(probe, TURNS);
-    printf("probe %.1f GB/s\n%6s %10s %8s %8s %8s %8s\n", *probe_gbs, "rows", "us", "GB/s", "share", "GMAC/s",
-           "x one");
+    printf("probe %.1f GB/s\n%6s %10s %8s %8s %8s %8s\n", *probe_gbs, "rows", "us", "GB/s", "share",
+           "GMAC/s", "x one");
     const double one = median(seconds[0], TURNS);
     for (int i = 0; i < count; i++) {
         const double s = median(seconds[i], TURNS), gbs = bytes / s * 1e-9;
@@ -181,9 +171,9 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < (size_t)rows_max * numbers[1]; i++)
         x[i] = lw_bf16_of_float((float)(i % 17) - 8.0f);
     j.probe = probe;
-    j.args = (lw_cpu_linear_args){
-        .weight = weight, .x = x, .x_stride = numbers[1], .y = y, .y_stride = numbers[0], .prepared = prepared
-    };
+    j.args = (lw_cpu_linear_args){ .weight = weight, .x = x, .x_stride = numbers[1], .y = y,
+        .y_stride = numbers[0],
+                                   .prepared = prepared };
     double probe_gbs;
     report(pool, &j, counts, count, &probe_gbs);
     lw_pool_close(pool);

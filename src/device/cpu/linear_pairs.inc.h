@@ -2,9 +2,11 @@
  * linear.inc.h where LINEAR_PAIRS is defined; the order of groups, scales and sums is the same.
  *
  *   per group, pairs (k, k + 1) ascending: dot = dpbf16(dot, low codes, x); then, where there is a high
- * plane, dot = dpbf16(dot, high codes, x) The instruction adds the product of the upper halves and then that
- * of the lower ones, each sum rounded. A 16-bit half, shifted to its code, indexes a table of 32 bf16 values
- * whose entry i is that of the low bits of i: what stands above the code needs no mask.
+ *   plane,
+ *                                          dot = dpbf16(dot, high codes, x)
+ * The instruction adds the product of the upper halves and then that of the lower ones, each sum rounded.
+ * A 16-bit half, shifted to its code, indexes a table of 32 bf16 values whose entry i is that of the low
+ * bits of i: what stands above the code needs no mask.
  */
 #ifndef LW_DEVICE_CPU_LINEAR_PAIRS_INC_H
 #define LW_DEVICE_CPU_LINEAR_PAIRS_INC_H
@@ -132,8 +134,8 @@ LINEAR_INLINE void pairs_run(int form, int blocks, int rows, const tile *t, spot
 static void pairs_place(const lw_cpu_weight *w, const float *values, float *x, uint32_t rows)
 {
     for (uint32_t k = 0; k < w->group; k += 2) {
-        const uint32_t even = lw_bits_of_float(values[k]) >> 16,
-                       odd = lw_bits_of_float(values[k + 1]) & 0xFFFF0000u;
+        const uint32_t even = lw_bits_of_float(values[k]) >> 16;
+        const uint32_t odd = lw_bits_of_float(values[k + 1]) & 0xFFFF0000u;
         const uint32_t pair = odd | even;
         memcpy(&x[k / 2 * rows], &pair, sizeof pair);
     }

@@ -61,10 +61,8 @@ static lw_status check(const lw_weight *weight, lw__form *form, lw_diag *d)
     char format[32];
     lw_weight_format(weight, format);
     if (!form_of(weight, form))
-        return lw_fail(d, LW_UNSUPPORTED,
-                       "%s: the cpu device has no %s weights; it has bf16, fp16, fp32 and integer "
-                       "codes of 2, 3, 4, 5, 6 and 8 bits",
-                       weight->name, format);
+        return lw_fail(d, LW_UNSUPPORTED, "%s: the cpu device has no %s weights; it has bf16, fp16, fp32 and "
+                       "integer codes of 2, 3, 4, 5, 6 and 8 bits", weight->name, format);
     if (weight->rows == 0 || weight->cols == 0 || weight->stack_count == 0)
         return lw_fail(d, LW_BAD_MODEL, "%s: an empty weight (%u x %u x %u)", weight->name,
                        weight->stack_count, weight->rows, weight->cols);
@@ -80,10 +78,8 @@ static lw_status check(const lw_weight *weight, lw__form *form, lw_diag *d)
                        format);
     }
     if (weight->group == 0 || weight->group % LW__GROUP_UNIT != 0 || weight->group > LW__GROUP_MAX)
-        return lw_fail(d, LW_UNSUPPORTED,
-                       "%s: groups of %u columns share a scale; the cpu device has multiples of "
-                       "%d up to %d",
-                       weight->name, weight->group, LW__GROUP_UNIT, LW__GROUP_MAX);
+        return lw_fail(d, LW_UNSUPPORTED, "%s: groups of %u columns share a scale; the cpu device has multiples "
+                       "of %d up to %d", weight->name, weight->group, LW__GROUP_UNIT, LW__GROUP_MAX);
     if (weight->cols % weight->group != 0)
         return lw_fail(d, LW_UNSUPPORTED, "%s: %u inputs are not whole groups of %u", weight->name,
                        weight->cols, weight->group);
@@ -107,11 +103,9 @@ static lw__plane plane_make(lw__read read, uint32_t bits, uint32_t drop)
     return plane;
 }
 
-static const struct { uint8_t float_low, float_high, pairs_low, pairs_high;
-} plane_bits[LW__FORM_COUNT] = {
-    [LW__FORM_INT2] = { 2, 0, 2, 0 },   [LW__FORM_INT3] = { 2, 1, 2, 1 },
-    [LW__FORM_INT4] = { 4, 0, 4, 0 },   [LW__FORM_INT5] = { 4, 1, 4, 1 },
-    [LW__FORM_INT6] = { 4, 2, 4, 2 },   [LW__FORM_INT8] = { 8, 0, 4, 4 },
+static const struct { uint8_t float_low, float_high, pairs_low, pairs_high; } plane_bits[LW__FORM_COUNT] = {
+    [LW__FORM_INT2] = { 2, 0, 2, 0 },  [LW__FORM_INT3] = { 2, 1, 2, 1 },  [LW__FORM_INT4] = { 4, 0, 4, 0 },
+    [LW__FORM_INT5] = { 4, 1, 4, 1 },  [LW__FORM_INT6] = { 4, 2, 4, 2 },  [LW__FORM_INT8] = { 8, 0, 4, 4 },
     [LW__FORM_BF16] = { 16, 0, 16, 0 }, [LW__FORM_FP16] = { 16, 0, 16, 0 },
     [LW__FORM_FP32] = { 32, 0, 32, 0 },
 };
@@ -206,8 +200,8 @@ static void put_scale(lw_dtype type, uint8_t *at, uint32_t lane, float value)
         memcpy(at + lane * sizeof value, &value, sizeof value);
         return;
     }
-    const uint16_t half =
-        type == LW_DTYPE_F16 ? fp16_of_exact(value) : (uint16_t)(lw_bits_of_float(value) >> 16);
+    const uint16_t half = type == LW_DTYPE_F16 ? fp16_of_exact(value)
+        : (uint16_t)(lw_bits_of_float(value) >> 16);
     memcpy(at + lane * sizeof half, &half, sizeof half);
 }
 
@@ -297,8 +291,8 @@ lw_status lw_cpu_weight_make(const lw_cpu_kernels *kernels, const lw_weight *wei
     }
     w->memory = lw_huge_make(bytes);
     if (w->memory == NULL) {
-        status =
-            lw_fail(d, LW_NO_ROOM, "%s: no memory for %zu bytes of repacked weight", weight->name, bytes);
+        status = lw_fail(d, LW_NO_ROOM, "%s: no memory for %zu bytes of repacked weight", weight->name,
+                         bytes);
         goto fail;
     }
     status = repack(weight, w, pool, d);
