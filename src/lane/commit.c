@@ -94,7 +94,8 @@ static void share_commit(lw_core *core, const lw__share *share, uint64_t round_n
     const bool has_ended = tell_tokens(lane, &finish);
     /* The last token has no row yet; after a cut nothing past the cut is kept. */
     if (lane->drawn_count > 0 && lane->committed > lane->count - 1) lane->committed = lane->count - 1;
-    if (lane->drawn_status != LW_OK) {
+    /* A row past the reply's end may be one that plain rounds never draw. */
+    if (lane->drawn_status != LW_OK && !has_ended) {
         lw__seat_leave(core, lane, lane->drawn_status, finish, lane->diag.text);
         return;
     }

@@ -109,8 +109,7 @@ static lw_status null_submit(lw_exec *exec, uint32_t entry, const lw_batch *batc
     exec->counts.ops += e->op_end - e->op_begin;
     *ticket = ++exec->submitted;
     LW_ASSERT(exec->model.forward == NULL || exec->wanted_count <= exec->wanted_max);
-    const bool fails = exec->fail_at != 0 && *ticket >= exec->fail_at;
-    if (exec->model.forward != NULL && !fails) exec->model.forward(exec->model.context, batch, exec->logits);
+    if (exec->model.forward != NULL) exec->model.forward(exec->model.context, batch, exec->logits);
     return LW_OK;
 }
 

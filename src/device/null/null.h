@@ -19,9 +19,8 @@ typedef struct lw_null_counts {
 
 lw_null_counts lw_null_read_counts(const lw_exec *exec);
 
-/* A model in place of zeros. forward runs at submit, once per submission that will not fail, and fills
- * logits[wanted_max, vocab] for the wanted rows in batch order; page_copy runs with the contract's. Neither is kept
- * past exec_close. */
+/* A model in place of zeros. forward runs at submit, also of one that fails at its wait, and fills
+ * logits[wanted_max, vocab] for the wanted rows in batch order; page_copy runs with the contract's. */
 typedef struct lw_null_model {
     void *context;
     void (*forward)(void *context, const lw_batch *batch, float *logits);
