@@ -5,11 +5,12 @@
 
 #include "base/clock.h"
 #include "family/family.h"
+#include "lane/admit.h"
 #include "lane/pages.h"
 
 #include <stdlib.h>
 
-enum { CONTEXT_DEFAULT = 32768, CHUNK_ROWS_DEFAULT = 512 };
+enum { CHUNK_ROWS_DEFAULT = 512 };
 
 struct lw_engine {
     const lw_device_table *table;
@@ -19,6 +20,7 @@ struct lw_engine {
     lw_page_pool pool;
     uint32_t context, chunk_rows;
     uint32_t lanes, lanes_used;
+    bool is_lent;
     lw_sampler *sampler;
     lw_row *rows;               /* [chunk_rows] of the forward in hand */
 };
@@ -45,34 +47,36 @@ void lw_engine_close(lw_engine *engine)
     free(engine);
 }
 
+/* Sizes from what the device has free; the weights are counted as the checkpoint stores them. */
 static lw_status sizes_choose(lw_engine *engine, uint32_t context_model, const lw_engine_options *options, lw_diag *d)
 {
-    const uint32_t model = context_model == 0 ? LW_LIMIT_CONTEXT : context_model;
-    if (options->context > model) {
-        return lw_fail(d, LW_BAD_INPUT, "a context of %u is more than the model's %u", options->context, model);
+    const lw_plan *plan = &engine->plan;
+    const uint32_t rows = options->chunk_rows != 0 ? options->chunk_rows : CHUNK_ROWS_DEFAULT;
+    lw_admit in = { .free_bytes = engine->table->free_bytes(engine->device), .group_count = plan->reach_count,
+                    .rows_max = rows, .context_model = context_model, .context = options->context,
+                    .lanes = options->lanes != 0 ? options->lanes : 1, .cache_bytes = options->cache_bytes };
+    for (uint32_t i = 0; i < plan->weight_count; i++) in.fixed_bytes += lw_weight_bytes(&plan->weights[i]);
+    for (uint32_t g = 0; g < plan->reach_count; g++) {
+        in.reaches[g] = plan->reaches[g];
+        in.page_bytes[g] = engine->table->page_bytes(engine->device, plan, g);
     }
-    if (options->lanes > LW_LIMIT_LANES) {
-        return lw_fail(d, LW_BAD_INPUT, "%u lanes are more than %d", options->lanes, LW_LIMIT_LANES);
-    }
-    const uint32_t usual = model < CONTEXT_DEFAULT ? model : CONTEXT_DEFAULT;
-    engine->context = options->context != 0 ? options->context : usual;
-    engine->chunk_rows = options->chunk_rows != 0 ? options->chunk_rows : CHUNK_ROWS_DEFAULT;
-    if (engine->chunk_rows > engine->context) engine->chunk_rows = engine->context;
-    engine->lanes = options->lanes != 0 ? options->lanes : 1;
-    return LW_OK;
+    lw_admitted chosen;
+    const lw_status status = lw_admit_choose(&in, &chosen, d);
+    if (status != LW_OK) return status;
+    engine->context = chosen.context;
+    engine->lanes = chosen.lanes;
+    engine->chunk_rows = rows < chosen.context ? rows : chosen.context;
+    return lw_page_pool_init_counts(&engine->pool, plan, chosen.page_counts, chosen.context, d);
 }
 
-static lw_status compile(lw_engine *engine, const lw_checkpoint *checkpoint, const lw_engine_options *options,
-                         lw_diag *d)
+static lw_status compile(lw_engine *engine, const lw_checkpoint *checkpoint, uint32_t context_model,
+                         const lw_engine_options *options, lw_diag *d)
 {
     const char *name = options->device != NULL ? options->device : "cpu";
     engine->table = lw_device_find(name);
     if (engine->table == NULL) return lw_fail(d, LW_BAD_INPUT, "device \"%s\" is not one of this build", name);
     lw_status status = engine->table->open(&options->device_options, &engine->device, d);
-    if (status == LW_OK) {
-        status = lw_page_pool_init(&engine->pool, &engine->plan, engine->lanes, engine->context, engine->chunk_rows,
-                                   d);
-    }
+    if (status == LW_OK) status = sizes_choose(engine, context_model, options, d);
     if (status == LW_OK) status = lw_sampler_make(engine->plan.vocab, &engine->sampler, d);
     if (status != LW_OK) return status;
     engine->rows = calloc(engine->chunk_rows, sizeof *engine->rows);
@@ -95,8 +99,7 @@ static lw_status engine_make(lw_plan *plan, const lw_checkpoint *checkpoint, uin
     }
     engine->plan = *plan;
     *plan = (lw_plan){ 0 };
-    lw_status status = sizes_choose(engine, context_model, options, d);
-    if (status == LW_OK) status = compile(engine, checkpoint, options, d);
+    const lw_status status = compile(engine, checkpoint, context_model, options, d);
     if (status != LW_OK) {
         lw_engine_close(engine);
         return status;
@@ -136,6 +139,33 @@ uint32_t lw_engine_vocab(const lw_engine *engine) { return engine->plan.vocab; }
 void lw_engine_describe(const lw_engine *engine, char *text, size_t text_bytes)
 {
     engine->table->describe(engine->device, text, text_bytes);
+}
+
+uint32_t lw_engine_lanes(const lw_engine *engine)
+{
+    return engine->lanes;
+}
+
+lw_status lw_engine_lend(lw_engine *engine, lw_core_device *out, lw_diag *d)
+{
+    if (engine->lanes_used > 0) {
+        return lw_fail(d, LW_BAD_INPUT, "%u of the engine's lanes are in use", engine->lanes_used);
+    }
+    *out = (lw_core_device){ .table = engine->table, .exec = engine->exec, .plan = &engine->plan,
+                             .pool = &engine->pool };
+    for (uint32_t g = 0; g < engine->pool.group_count; g++) {
+        out->page_bytes[g] = engine->table->page_bytes(engine->device, &engine->plan, g);
+    }
+    engine->is_lent = true;
+    engine->lanes_used = engine->lanes;
+    return LW_OK;
+}
+
+void lw_engine_return(lw_engine *engine)
+{
+    LW_ASSERT(engine->is_lent);
+    engine->is_lent = false;
+    engine->lanes_used = 0;
 }
 
 /* ---- streams ---- */

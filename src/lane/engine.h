@@ -1,5 +1,11 @@
-/* An engine: one model compiled for one device, with the memory of its lanes. A stream is one lane's timeline of
- * tokens. One thread owns the engine and all of its streams.
+/* An engine: one model compiled for one device, with the memory of its lanes. It owns device, compiled plan and pools;
+ * who uses the pools is one of two at a time:
+ *
+ * - streams: one lane's timeline of tokens each, driven row by row; for checks, benchmarks and single replies.
+ *   lw_generate is the plain form of a reply: one stream, one row a round, no drafts. The core is tested against it.
+ * - a core (lane/core.h), to which lw_engine_lend gives all lanes; for serving.
+ *
+ * One thread owns the engine and all that uses it.
  *
  * A forward writes rows at slots past the committed ones only; lw_stream_commit keeps a prefix of them. So a
  * rejected, cancelled or failed forward is one case: no commit.
@@ -8,6 +14,7 @@
 #define LW_LANE_ENGINE_H
 
 #include "device/device.h"
+#include "lane/core.h"
 #include "lane/finish.h"
 #include "lane/sample.h"
 #include "model/checkpoint.h"
@@ -21,6 +28,7 @@ typedef struct lw_engine_options {
     uint32_t lanes;              /* streams at once; 0: 1 */
     uint32_t context;            /* positions of one stream; 0: the smaller of the model's and 32,768 */
     uint32_t chunk_rows;         /* rows of the largest forward; 0: 512 */
+    uint64_t cache_bytes;        /* pages for a core's prefix entries beside the lanes'; 0: none */
     lw_progress progress;
     lw_trace trace;
 } lw_engine_options;
@@ -40,6 +48,11 @@ uint32_t lw_engine_chunk_rows(const lw_engine *engine);
 uint32_t lw_engine_vocab(const lw_engine *engine);
 /* "cpu (avx2, 2 threads)". */
 void lw_engine_describe(const lw_engine *engine, char *text, size_t text_bytes);
+
+/* Gives all lanes and the pool to a core until lw_engine_return; LW_BAD_INPUT while a stream is open. */
+lw_status lw_engine_lend(lw_engine *engine, lw_core_device *out, lw_diag *d) LW_MUST_USE;
+void lw_engine_return(lw_engine *engine);
+uint32_t lw_engine_lanes(const lw_engine *engine);
 
 /* Takes a free lane. LW_NO_ROOM when none is left. */
 lw_status lw_stream_open(lw_engine *engine, lw_stream **out, lw_diag *d) LW_MUST_USE;
