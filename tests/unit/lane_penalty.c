@@ -92,8 +92,10 @@ static void a_rejected_draft_must_not_be_seen(void **state)
 {
     (void)state;
     const int32_t prompt[] = { 1, 2, 3 };
+    const lw_bias no_poison = { FAKE_POISON, -INFINITY };
     const lw_request request = { .prompt = prompt, .prompt_count = 3, .tokens_max = 40, .ignore_end = true,
-                                 .penalties = { .repetition = 1.3f, .presence = 0.5f, .frequency = 0.5f } };
+                                 .penalties = { .repetition = 1.3f, .presence = 0.5f, .frequency = 0.5f,
+                                                .biases = &no_poison, .bias_count = 1 } };
     fake_reply solo;
     int32_t ids[40];
     fake_solo(&request, 0, &solo);
