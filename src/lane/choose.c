@@ -17,12 +17,10 @@ static uint32_t rows_known(const lw__lane *lane)
 /* Known rows of every running lane; each gets one before any gets more. */
 static void choose_running(const lw_core *core, lw__round *round)
 {
-    uint32_t needed = 0;
-    for (uint32_t i = 0; i < core->options.lanes; i++) needed += core->lanes[i].state == LW__LANE_RUNNING;
     uint32_t spare = core->options.rows_max - core->options.lanes;
     for (uint32_t i = 0; i < core->options.lanes; i++) {
         const lw__lane *lane = &core->lanes[i];
-        if (lane->state != LW__LANE_RUNNING) continue;
+        if (!lw__lane_runs(lane)) continue;
         const uint32_t more = rows_known(lane) - 1 < spare ? rows_known(lane) - 1 : spare;
         spare -= more;
         round->shares[round->share_count++] = (lw__share){ .lane = i, .known = 1 + more,
@@ -30,7 +28,6 @@ static void choose_running(const lw_core *core, lw__round *round)
         round->row_count += 1 + more;
     }
     round->running = round->share_count;
-    LW_ASSERT(round->running == needed);
 }
 
 /* ---- drafts ---- */
@@ -47,8 +44,8 @@ static uint32_t likeliest(const lw_core *core, const lw__round *round, const uin
     return best;
 }
 
-/* Takes the likeliest next draft over all lanes again and again; the prefix of that order with the most expected tokens
- * a nanosecond is what the round tries. */
+/* Takes the likeliest next draft over all lanes again and again; the prefix of that order with the most expected
+ * tokens a nanosecond is what the round tries. A tree's nodes go in its source's order, with a chain's chances. */
 static void choose_drafts(const lw_core *core, lw__round *round, uint32_t room)
 {
     uint32_t taken[LW_CORE_LANES_MAX] = { 0 };

@@ -128,5 +128,5 @@ void lw__round_commit(lw_core *core, const lw__round *round, uint64_t round_ns)
     for (uint32_t i = 0; i < round->share_count; i++) {
         share_commit(core, &round->shares[i], is_pure ? round_ns : 0);
     }
-    if (is_pure) lw_costs_measure(&core->costs, round->row_count, (double)round_ns);
+    lw_costs_measure(&core->costs, round->row_count, (double)round_ns);
 }

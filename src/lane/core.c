@@ -220,6 +220,24 @@ bool lw_core_cancel(lw_core *core, uint64_t id)
     return false;
 }
 
+bool lw_core_pause(lw_core *core, uint64_t id, bool is_paused)
+{
+    LW_ASSERT(!core->is_in_round);
+    for (uint32_t i = 0; i < core->queue_count; i++) {
+        lw__job *job = &core->queue[(core->queue_begin + i) % core->options.queue_max];
+        if (job->id != id) continue;
+        job->is_paused = is_paused;
+        return true;
+    }
+    for (uint32_t i = 0; i < core->options.lanes; i++) {
+        lw__lane *lane = &core->lanes[i];
+        if (lane->state == LW__LANE_FREE || lane->job.id != id) continue;
+        lane->job.is_paused = is_paused;
+        return true;
+    }
+    return false;
+}
+
 lw_core_counts lw_core_read_counts(const lw_core *core)
 {
     lw_core_counts counts = core->counts;
@@ -251,7 +269,7 @@ static void lane_draft(lw_core *core, uint32_t index)
     lw__lane *lane = &core->lanes[index];
     const lw_request *request = lane->job.request;
     lane->draft.count = 0;
-    if (lane->state != LW__LANE_RUNNING || !request->draft) return;
+    if (!lw__lane_runs(lane) || !request->draft) return;
     const uint32_t left = request->tokens_max - lane->counts.tokens;
     const uint32_t limit = lw_depth_limit(&lane->depth, core->options.drafts_max);
     const uint32_t room = left - 1 < limit ? left - 1 : limit;
@@ -330,6 +348,15 @@ static void round_fail(lw_core *core, const lw__round *round, lw_status status, 
     }
 }
 
+static bool lanes_are_paused(const lw_core *core)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < core->options.lanes; i++) {
+        any = any || (core->lanes[i].state == LW__LANE_RUNNING && core->lanes[i].job.is_paused);
+    }
+    return any;
+}
+
 bool lw_core_round(lw_core *core)
 {
     LW_ASSERT(!core->is_in_round);
@@ -351,7 +378,7 @@ bool lw_core_round(lw_core *core)
             round_fail(core, round, status, &d);
         }
     }
-    LW_ASSERT(works || core->queue_count == 0);
+    LW_ASSERT(works || core->queue_count == 0 || lanes_are_paused(core));
     core->is_in_round = false;
     return works;
 }

@@ -142,6 +142,10 @@ lw_status lw_core_submit(lw_core *core, const lw_request *request, uint64_t *id,
 /* Ends a request between rounds; its lane is free at once. False: it has ended already. */
 bool lw_core_cancel(lw_core *core, uint64_t id);
 
+/* A paused request keeps its lane and brings no rows once its prompt is filled: its reader is behind. Between rounds;
+ * false: it has ended already. */
+bool lw_core_pause(lw_core *core, uint64_t id, bool is_paused);
+
 /* One round. False: there was nothing to do. */
 bool lw_core_round(lw_core *core);
 

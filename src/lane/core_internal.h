@@ -12,6 +12,7 @@ typedef struct lw__job {
     const lw_request *request;
     uint64_t id;
     uint64_t submitted_ns;
+    bool is_paused;
 } lw__job;
 
 typedef enum lw__lane_state { LW__LANE_FREE, LW__LANE_FILLING, LW__LANE_RUNNING } lw__lane_state;
@@ -48,6 +49,12 @@ typedef struct lw__lane {
     lw_status drawn_status;
     lw_diag diag;                            /* of drawn_status */
 } lw__lane;
+
+/* Whether the lane's reply wants rows. */
+static inline bool lw__lane_runs(const lw__lane *lane)
+{
+    return lane->state == LW__LANE_RUNNING && !lane->job.is_paused;
+}
 
 /* What one lane brings to a round: known rows, then drafts below the last of them. */
 typedef struct lw__share {

@@ -14,16 +14,19 @@ typedef struct lw_cost {
 
 typedef struct lw_costs {
     double *ns;            /* [rows_max + 1]; index 0 is unused */
+    bool *is_assumed;      /* [rows_max + 1] neither given nor measured */
+    bool has_unit;         /* something was given or measured, so that ns are nanoseconds */
     uint32_t rows_max;
 } lw_costs;
 
-/* Given costs stand; between two of them lines, below the first its value, past the last proportional to the rows. With
- * none given, a row past the first costs a sixteenth of a round. rows ascending; allocates. */
+/* Given costs stand; between two of them lines, below the first its value, past the last proportional to the
+ * rows. With none given, a row past the first costs a sixteenth of a round. rows ascending; allocates. */
 lw_status lw_costs_init(lw_costs *costs, const lw_cost *given, uint32_t given_count, uint32_t rows_max,
                         lw_diag *d) LW_MUST_USE;
 void lw_costs_deinit(lw_costs *costs);
 double lw_costs_at(const lw_costs *costs, uint32_t rows);
-/* A round of this many rows took ns: its cost moves a fifth of the way. */
+/* A round of this many rows took ns: its cost moves a fifth of the way, an assumed one all of it; the first of all
+ * tells what the assumed ones are worth. */
 void lw_costs_measure(lw_costs *costs, uint32_t rows, double ns);
 
 /* One stream's luck. */

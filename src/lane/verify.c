@@ -4,17 +4,32 @@
  */
 #include "lane/core_internal.h"
 
+#include "base/float16.h"
+
 #include <math.h>
+#include <string.h>
 
 enum { NO_NODE = -1 };
 
-/* Raw logits that are not finite define no draw: 0 or the first such id + 1. */
-static uint32_t first_not_finite(const float *logits, uint32_t vocab)
+/* Whether all of logits[0, count) are finite; without a way out in between, so that compilers can use vectors. */
+static bool are_finite(const float *logits, uint32_t count)
 {
-    for (uint32_t id = 0; id < vocab; id++) {
-        if (!isfinite(logits[id])) return id + 1;
+    uint32_t bad = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const uint32_t exponent = lw_bits_of_float(logits[i]) & 0x7F800000u;
+        bad |= exponent == 0x7F800000u;
     }
-    return 0;
+    return bad == 0;
+}
+
+/* Raw logits that are not finite define no draw. */
+static lw_status raw_check(const lw__lane *lane, const float *logits, uint32_t vocab, lw_diag *d)
+{
+    if (are_finite(logits, vocab)) return LW_OK;
+    uint32_t id = 0;
+    while (isfinite(logits[id])) id++;
+    return lw_fail(d, LW_BAD_MODEL, "the logit of token id %u at position %u is %g: the model's weights or its "
+                   "arithmetic overflowed", id, lane->count, (double)logits[id]);
 }
 
 /* Puts (id, logit) into top[0, count) in order of logit, then id; ids come ascending, so equals stay behind. */
@@ -51,15 +66,11 @@ static lw_status draw(lw_core *core, lw__lane *lane, uint32_t wanted, lw__drawn 
     const uint32_t vocab = core->device.plan->vocab;
     const float *logits = NULL;
     lw_status status = core->device.table->read_logits(core->device.exec, wanted, &logits, &lane->diag);
+    if (status == LW_OK) status = raw_check(lane, logits, vocab, &lane->diag);
     if (status != LW_OK) return status;
-    const uint32_t bad = first_not_finite(logits, vocab);
-    if (bad != 0) {
-        return lw_fail(&lane->diag, LW_BAD_MODEL, "the logit of token id %u at position %u is %g: the model's weights "
-                       "or its arithmetic overflowed", bad - 1, lane->count, (double)logits[bad - 1]);
-    }
     const float *raw = logits;
     if (!lw_penalties_are_off(&request->penalties)) {
-        for (uint32_t id = 0; id < vocab; id++) core->logits[id] = raw[id];
+        memcpy(core->logits, raw, vocab * sizeof *raw);
         lw_penalties_apply(&request->penalties, &lane->seen, core->logits);
         logits = core->logits;
     }

@@ -22,7 +22,7 @@ typedef struct story {
     lw_bias biases[BIASES];
     int32_t end_ids[2];
     uint32_t stop_after;       /* 0: never */
-    uint32_t submit_round, cancel_round;
+    uint32_t submit_round, cancel_round, pause_round;
     uint64_t id;
     bool is_submitted;
     fake_reply solo;
@@ -158,6 +158,7 @@ static void story_make(schedule *s, story *t)
     r->context = t;
     t->submit_round = (uint32_t)below(s, 40);
     t->cancel_round = below(s, 6) == 0 ? t->submit_round + (uint32_t)below(s, 25) : UINT32_MAX;
+    t->pause_round = below(s, 6) == 0 ? t->submit_round + (uint32_t)below(s, 25) : UINT32_MAX - 7;
     fake_solo(r, t->stop_after, &t->solo);
 }
 
@@ -204,8 +205,17 @@ static void arrivals_and_cancels(schedule *s, uint32_t round, bool *waits)
             if (lw_core_submit(s->core, &t->request, &t->id, &d) != LW_OK) fail_msg("seed %llu: %s", (unsigned long long)s->seed, d.text);
             t->is_submitted = true;
         }
-        if (t->is_submitted && t->ends == 0 && t->cancel_round <= round) lw_core_cancel(s->core, t->id);
-        *waits = *waits || !t->is_submitted;
+        if (!t->is_submitted || t->ends > 0) {
+            *waits = *waits || !t->is_submitted;
+            continue;
+        }
+        if (t->cancel_round <= round) {
+            lw_core_cancel(s->core, t->id);
+        } else if (t->pause_round <= round) {
+            const bool is_paused = round < t->pause_round + 7;
+            lw_core_pause(s->core, t->id, is_paused);
+            *waits = *waits || is_paused;
+        }
     }
 }
 

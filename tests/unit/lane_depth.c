@@ -27,6 +27,13 @@ static void assumed_costs_rise_by_a_sixteenth(void **state)
     lw_costs costs;
     assert_int_equal(lw_costs_init(&costs, NULL, 0, 17, NULL), LW_OK);
     assert_true(fabs(lw_costs_at(&costs, 17) / lw_costs_at(&costs, 1) - 2.0) < 1e-9);
+    lw_costs_measure(&costs, 1, 100.0);
+    assert_true(fabs(lw_costs_at(&costs, 17) - 200.0) < 1e-9); /* the first measurement gives all of them a unit */
+    lw_costs_measure(&costs, 9, 300.0);
+    assert_true(lw_costs_at(&costs, 9) == 300.0);
+    lw_costs_measure(&costs, 9, 200.0);
+    assert_true(fabs(lw_costs_at(&costs, 9) - 280.0) < 1e-9);
+    assert_true(fabs(lw_costs_at(&costs, 17) - 200.0) < 1e-9);
     lw_costs_deinit(&costs);
 }
 
