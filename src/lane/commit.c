@@ -1,16 +1,18 @@
-/* What a round that went well leaves behind; nothing here can fail. Entries are published before pages are given back,
- * since a mark may lie below what the lane still needs.
+/* What a round that went well leaves behind; nothing here can fail. Entries are published before pages are
+ * given back, since a mark may lie below what the lane still needs.
  */
 #include "lane/core_internal.h"
 
-/* The first mark above position that a prompt's rows up to end reach: the request's own or one of the core's. */
+/* The first mark above position that a prompt's rows up to end reach: the request's own or one of the core's.
+ */
 static uint32_t next_mark(const lw_core *core, lw__lane *lane, uint32_t position, uint32_t end)
 {
     const lw_request *request = lane->job.request;
     const uint32_t step = core->options.mark_rows;
     uint32_t mark = end + 1;
     if (step != 0 && position / step < end / step) mark = (position / step + 1) * step;
-    while (lane->next_mark < request->mark_count && request->marks[lane->next_mark] <= position) lane->next_mark++;
+    while (lane->next_mark < request->mark_count && request->marks[lane->next_mark] <= position)
+        lane->next_mark++;
     if (lane->next_mark < request->mark_count && request->marks[lane->next_mark] < mark) {
         mark = request->marks[lane->next_mark];
     }
@@ -26,7 +28,8 @@ static void publish_marks(lw_core *core, lw__lane *lane, uint32_t begin, uint32_
     }
 }
 
-/* Tells the drawn tokens in order; those after one that ended the reply are dropped. True: the reply has ended. */
+/* Tells the drawn tokens in order; those after one that ended the reply are dropped. True: the reply has
+ * ended. */
 static bool tell_tokens(lw__lane *lane, lw_finish *finish)
 {
     const lw_request *request = lane->job.request;
@@ -50,7 +53,8 @@ static bool tell_tokens(lw__lane *lane, lw_finish *finish)
     return request->tokens_max == 0 && lane->committed == request->prompt_count;
 }
 
-/* Tells the source and the guard how the drafts went. round_ns 0: the round's time says nothing about them. */
+/* Tells the source and the guard how the drafts went. round_ns 0: the round's time says nothing about them.
+ */
 static void judge_drafts(lw_core *core, lw__lane *lane, const lw__share *share, uint64_t round_ns)
 {
     if (share->drafts == 0) {

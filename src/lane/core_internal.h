@@ -1,5 +1,6 @@
-/* What the files of the lane core share: core.c (open, submit, cancel, the round's order), seat.c (which waiting request
- * takes which lane, and how it leaves), choose.c, verify.c, commit.c. Nothing else includes it but tests.
+/* What the files of the lane core share: core.c (open, submit, cancel, the round's order), seat.c (which
+ * waiting request takes which lane, and how it leaves), choose.c, verify.c, commit.c. Nothing else includes
+ * it but tests.
  */
 #ifndef LW_LANE_CORE_INTERNAL_H
 #define LW_LANE_CORE_INTERNAL_H
@@ -45,7 +46,7 @@ typedef struct lw__lane {
     lw__drawn *drawn;                        /* [drafts_max + 1] */
     uint32_t drawn_count;
     uint32_t kept;                           /* drafts that equalled their draws */
-    uint32_t placed;                         /* rows from the window's first on that stand at slot == position */
+    uint32_t placed; /* rows from the window's first on that stand at slot == position */
     lw_status drawn_status;
     lw_diag diag;                            /* of drawn_status */
 } lw__lane;
@@ -111,7 +112,8 @@ void lw__round_choose(const lw_core *core, lw__round *round);
 
 /* ---- verify.c ---- */
 
-/* Draws along the share's window; fills the lane's drawn, kept, placed and drawn_status, appends to its ids. */
+/* Draws along the share's window; fills the lane's drawn, kept, placed and drawn_status, appends to its ids.
+ */
 void lw__share_sample(lw_core *core, const lw__share *share);
 
 /* ---- commit.c ---- */

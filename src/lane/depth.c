@@ -7,7 +7,7 @@
 #define CHANCE_FIRST 0.9f
 #define CHANCE_RATE 0.15f
 #define GAIN_RATE 0.2f
-#define GAIN_LEAST 1.05f       /* drafts must win by this much: measured times are noisy, plain rounds are sure */
+#define GAIN_LEAST 1.05f /* drafts must win by this much: measured times are noisy, plain rounds are sure */
 #define ROUND_NS_ASSUMED 1e6   /* only ratios of unmeasured costs matter */
 #define ROW_SHARE_ASSUMED 0.0625
 

@@ -1,5 +1,5 @@
-/* Engines and streams; see engine.h. A stream's forward is one batch of one lane; rounds of many lanes build on the
- * same page tables and commits.
+/* Engines and streams; see engine.h. A stream's forward is one batch of one lane; rounds of many lanes build
+ * on the same page tables and commits.
  */
 #include "lane/engine.h"
 
@@ -48,7 +48,8 @@ void lw_engine_close(lw_engine *engine)
 }
 
 /* Sizes from what the device has free; the weights are counted as the checkpoint stores them. */
-static lw_status sizes_choose(lw_engine *engine, uint32_t context_model, const lw_engine_options *options, lw_diag *d)
+static lw_status sizes_choose(lw_engine *engine, uint32_t context_model, const lw_engine_options *options,
+                              lw_diag *d)
 {
     const lw_plan *plan = &engine->plan;
     const uint32_t rows = options->chunk_rows != 0 ? options->chunk_rows : CHUNK_ROWS_DEFAULT;
@@ -74,16 +75,21 @@ static lw_status compile(lw_engine *engine, const lw_checkpoint *checkpoint, uin
 {
     const char *name = options->device != NULL ? options->device : "cpu";
     engine->table = lw_device_find(name);
-    if (engine->table == NULL) return lw_fail(d, LW_BAD_INPUT, "device \"%s\" is not one of this build", name);
+    if (engine->table == NULL)
+        return lw_fail(d, LW_BAD_INPUT, "device \"%s\" is not one of this build", name);
     lw_status status = engine->table->open(&options->device_options, &engine->device, d);
     if (status == LW_OK) status = sizes_choose(engine, context_model, options, d);
     if (status == LW_OK) status = lw_sampler_make(engine->plan.vocab, &engine->sampler, d);
     if (status != LW_OK) return status;
     engine->rows = calloc(engine->chunk_rows, sizeof *engine->rows);
     if (engine->rows == NULL) return lw_fail(d, LW_NO_ROOM, "no memory for %u rows", engine->chunk_rows);
-    lw_exec_options exec = { .rows_max = engine->chunk_rows, .wanted_max = engine->chunk_rows,
-                             .checkpoint = checkpoint, .progress = options->progress, .trace = options->trace };
-    for (uint32_t g = 0; g < engine->pool.group_count; g++) exec.page_counts[g] = engine->pool.groups[g].count;
+    lw_exec_options exec = { .rows_max = engine->chunk_rows,
+                             .wanted_max = engine->chunk_rows,
+                             .checkpoint = checkpoint,
+                             .progress = options->progress,
+                             .trace = options->trace };
+    for (uint32_t g = 0; g < engine->pool.group_count; g++)
+        exec.page_counts[g] = engine->pool.groups[g].count;
     return engine->table->compile(engine->device, &engine->plan, &exec, &engine->exec, d);
 }
 
@@ -213,12 +219,14 @@ void lw_stream_close(lw_stream *stream)
 
 uint32_t lw_stream_committed(const lw_stream *stream) { return stream->committed; }
 
-static lw_status rows_fill(lw_stream *stream, const int32_t *ids, uint32_t count, lw_wanted wanted, lw_diag *d)
+static lw_status rows_fill(lw_stream *stream, const int32_t *ids, uint32_t count, lw_wanted wanted,
+                           lw_diag *d)
 {
     const lw_engine *engine = stream->engine;
     for (uint32_t i = 0; i < count; i++) {
         if (ids[i] < 0 || (uint32_t)ids[i] >= engine->plan.vocab) {
-            return lw_fail(d, LW_BAD_INPUT, "token id %d is not in the vocabulary of %u", ids[i], engine->plan.vocab);
+            return lw_fail(d, LW_BAD_INPUT, "token id %d is not in the vocabulary of %u", ids[i],
+                           engine->plan.vocab);
         }
         const uint32_t position = stream->committed + i;
         const bool wants = wanted == LW_WANTED_ALL || (wanted == LW_WANTED_LAST && i + 1 == count);
@@ -229,7 +237,8 @@ static lw_status rows_fill(lw_stream *stream, const int32_t *ids, uint32_t count
     return LW_OK;
 }
 
-lw_status lw_stream_forward(lw_stream *stream, const int32_t *ids, uint32_t count, lw_wanted wanted, lw_diag *d)
+lw_status lw_stream_forward(lw_stream *stream, const int32_t *ids, uint32_t count, lw_wanted wanted,
+                            lw_diag *d)
 {
     lw_engine *engine = stream->engine;
     LW_ASSERT(count > 0 && count <= engine->chunk_rows);
@@ -284,7 +293,8 @@ static lw_status prompt_fill(lw_stream *stream, const int32_t *prompt, uint32_t 
                              const lw_generate_options *options, bool *goes_on, lw_diag *d)
 {
     const uint32_t limit = stream->engine->chunk_rows;
-    const uint32_t chunk = options->chunk_rows == 0 || options->chunk_rows > limit ? limit : options->chunk_rows;
+    const uint32_t chunk =
+        options->chunk_rows == 0 || options->chunk_rows > limit ? limit : options->chunk_rows;
     const uint32_t first = stream->committed;
     while (stream->committed < prompt_count) {
         const uint32_t left = prompt_count - stream->committed;
@@ -309,7 +319,8 @@ static bool is_end(const lw_generate_options *options, int32_t id)
     return false;
 }
 
-/* Draws, tells, and feeds each token back until something ends the reply. The pending token is not committed. */
+/* Draws, tells, and feeds each token back until something ends the reply. The pending token is not committed.
+ */
 static lw_status reply_draw(lw_stream *stream, const lw_generate_options *options, int32_t *reply,
                             lw_generate_result *result, lw_diag *d)
 {
@@ -339,7 +350,8 @@ static lw_status reply_draw(lw_stream *stream, const lw_generate_options *option
 }
 
 lw_status lw_generate(lw_stream *stream, const int32_t *prompt, uint32_t prompt_count,
-                      const lw_generate_options *options, int32_t *reply, lw_generate_result *result, lw_diag *d)
+                      const lw_generate_options *options, int32_t *reply, lw_generate_result *result,
+                      lw_diag *d)
 {
     *result = (lw_generate_result){ .finish = LW_FINISH_LENGTH };
     if (prompt_count == 0) return lw_fail(d, LW_BAD_INPUT, "the prompt has no tokens");
@@ -348,7 +360,8 @@ lw_status lw_generate(lw_stream *stream, const int32_t *prompt, uint32_t prompt_
                        prompt_count, stream->engine->context);
     }
     /* The last prompt row is always computed: its logits are needed. */
-    if (common_prefix(stream, prompt, prompt_count) < stream->committed || stream->committed == prompt_count) {
+    if (common_prefix(stream, prompt, prompt_count) < stream->committed ||
+        stream->committed == prompt_count) {
         lw_stream_reset(stream);
     }
     bool goes_on = true;

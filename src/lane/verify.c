@@ -1,6 +1,6 @@
-/* Drawing along a window. Each row is drawn with the key of its own position, from its own logits after penalties that
- * see its own ancestors; the walk goes to the first draft that equals the draw and ends where none does. So what is
- * drawn is what plain rounds draw, whatever the drafts were.
+/* Drawing along a window. Each row is drawn with the key of its own position, from its own logits after
+ * penalties that see its own ancestors; the walk goes to the first draft that equals the draw and ends where
+ * none does. So what is drawn is what plain rounds draw, whatever the drafts were.
  */
 #include "lane/core_internal.h"
 
@@ -11,7 +11,8 @@
 
 enum { NO_NODE = -1 };
 
-/* Whether all of logits[0, count) are finite; without a way out in between, so that compilers can use vectors. */
+/* Whether all of logits[0, count) are finite; without a way out in between, so that compilers can use
+ * vectors. */
 static bool are_finite(const float *logits, uint32_t count)
 {
     uint32_t bad = 0;
@@ -28,11 +29,14 @@ static lw_status raw_check(const lw__lane *lane, const float *logits, uint32_t v
     if (are_finite(logits, vocab)) return LW_OK;
     uint32_t id = 0;
     while (isfinite(logits[id])) id++;
-    return lw_fail(d, LW_BAD_MODEL, "the logit of token id %u at position %u is %g: the model's weights or its "
-                   "arithmetic overflowed", id, lane->count, (double)logits[id]);
+    return lw_fail(d, LW_BAD_MODEL,
+                   "the logit of token id %u at position %u is %g: the model's weights or its "
+                   "arithmetic overflowed",
+                   id, lane->count, (double)logits[id]);
 }
 
-/* Puts (id, logit) into top[0, count) in order of logit, then id; ids come ascending, so equals stay behind. */
+/* Puts (id, logit) into top[0, count) in order of logit, then id; ids come ascending, so equals stay behind.
+ */
 static void top_insert(lw__drawn *drawn, uint32_t count_max, int32_t id, double logit)
 {
     if (drawn->top_count == count_max) {
@@ -74,7 +78,8 @@ static lw_status draw(lw_core *core, lw__lane *lane, uint32_t wanted, lw__drawn 
         lw_penalties_apply(&request->penalties, &lane->seen, core->logits);
         logits = core->logits;
     }
-    status = lw_sampler_draw(core->sampler, &request->sampling, logits, vocab, lane->count, &drawn->id, &lane->diag);
+    status = lw_sampler_draw(core->sampler, &request->sampling, logits, vocab, lane->count, &drawn->id,
+                             &lane->diag);
     if (status != LW_OK || request->logprobs < 0) return status;
     logprobs_fill(drawn, raw, vocab, (uint32_t)request->logprobs);
     return LW_OK;
@@ -120,7 +125,8 @@ void lw__share_sample(lw_core *core, const lw__share *share)
         if (ends_reply(lane, drawn->id)) return;
         node = child_drawn(&lane->draft, share->drafts, node, drawn->id);
         if (node == NO_NODE) return;
-        /* A node stands at the slot of its position when as many nodes stand before it in the tree as above it. */
+        /* A node stands at the slot of its position when as many nodes stand before it in the tree as above
+         * it. */
         if (lane->placed == share->known + lane->kept && (uint32_t)node == lane->kept) lane->placed++;
         lane->kept++;
     }

@@ -1,5 +1,6 @@
-/* The laws of streams on the cpu device with the shipped model: 1, 2, 4 and 8 streams at once, greedy and sampled, drafted by
- * copies and by right and wrong chains and trees, cold and resumed, each equal to lw_generate on an engine of its own.
+/* The laws of streams on the cpu device with the shipped model: 1, 2, 4 and 8 streams at once, greedy and
+ * sampled, drafted by copies and by right and wrong chains and trees, cold and resumed, each equal to
+ * lw_generate on an engine of its own.
  */
 #include "base/clock.h"
 #include "lane/engine.h"
@@ -69,7 +70,9 @@ static void solo(bench *b, reply *r)
 {
     lw_diag d = { "" };
     lw_generate_result result;
-    const lw_generate_options options = { .sampling = r->request.sampling, .tokens_max = TOKENS, .ignore_end = true };
+    const lw_generate_options options = { .sampling = r->request.sampling,
+                                          .tokens_max = TOKENS,
+                                          .ignore_end = true };
     lw_stream_reset(b->stream);
     if (lw_generate(b->stream, r->prompt, r->request.prompt_count, &options, r->solo, &result, &d) != LW_OK) {
         fail_msg("%s", d.text);
@@ -86,11 +89,20 @@ static void reply_init(bench *b, reply *r, uint32_t index)
     }
     r->marks[0] = count / 2;
     r->marks[1] = count - 3;
-    r->request = (lw_request){ .prompt = r->prompt, .prompt_count = count, .tokens_max = TOKENS, .ignore_end = true,
-                               .draft = true, .logprobs = -1, .marks = r->marks, .mark_count = 2, .token = on_token,
-                               .end = on_end, .context = r };
+    r->request = (lw_request){ .prompt = r->prompt,
+                               .prompt_count = count,
+                               .tokens_max = TOKENS,
+                               .ignore_end = true,
+                               .draft = true,
+                               .logprobs = -1,
+                               .marks = r->marks,
+                               .mark_count = 2,
+                               .token = on_token,
+                               .end = on_end,
+                               .context = r };
     if (index % 2 == 1) {
-        r->request.sampling = (lw_sampling){ .temperature = 1.0, .top_k = 20, .top_p = 0.95, .seed = 1234 + index };
+        r->request.sampling =
+            (lw_sampling){ .temperature = 1.0, .top_k = 20, .top_p = 0.95, .seed = 1234 + index };
     }
     solo(b, r);
 }
@@ -192,7 +204,8 @@ static void replies_are_the_same_bits_however_made(void **state)
     b.shared = engine_open(b.checkpoint, STREAMS, 96);
     assert_int_equal(lw_stream_open(b.plain, &b.stream, &d), LW_OK);
     for (uint32_t i = 0; i < STREAMS; i++) reply_init(&b, &b.replies[i], i);
-    for (uint32_t streams = 1; streams <= STREAMS; streams *= 2) run_together(&b, streams, streams == 1 ? 3 : STREAMS);
+    for (uint32_t streams = 1; streams <= STREAMS; streams *= 2)
+        run_together(&b, streams, streams == 1 ? 3 : STREAMS);
     /* Planted control: one other token in a prompt must change what follows it. */
     reply *r = &b.replies[0];
     memcpy(r->ids, r->solo, sizeof r->ids);

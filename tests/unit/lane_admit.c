@@ -8,14 +8,21 @@
 #include <string.h>
 #include <cmocka.h>
 
-/* One full group of 1 MiB pages and one of reach 128 with 0.5 MiB pages: a lane of 1,024 positions is 16 MiB + 2 MiB. */
+/* One full group of 1 MiB pages and one of reach 128 with 0.5 MiB pages: a lane of 1,024 positions is 16 MiB
+ * + 2 MiB. */
 #define MIB ((uint64_t)1 << 20)
 
 static lw_admit base(void)
 {
-    return (lw_admit){ .free_bytes = 1000 * MIB, .reserve_bytes = 100 * MIB, .fixed_bytes = 400 * MIB,
-                       .group_count = 2, .reaches = { 0, 128 }, .page_bytes = { MIB, MIB / 2 }, .rows_max = 32,
-                       .context_model = 4096, .context = 1024 };
+    return (lw_admit){ .free_bytes = 1000 * MIB,
+                       .reserve_bytes = 100 * MIB,
+                       .fixed_bytes = 400 * MIB,
+                       .group_count = 2,
+                       .reaches = { 0, 128 },
+                       .page_bytes = { MIB, MIB / 2 },
+                       .rows_max = 32,
+                       .context_model = 4096,
+                       .context = 1024 };
 }
 
 typedef struct admit_case {
@@ -31,17 +38,53 @@ static const admit_case cases[] = {
     { "auto takes 8 at most", 0, 1024, 1000, 0, LW_OK, 8, 128, 32, { NULL, NULL } },
     { "auto takes what fits", 0, 1024, 572, 0, LW_OK, 4, 64, 16, { NULL, NULL } },
     { "auto, exactly one", 0, 1024, 518, 0, LW_OK, 1, 16, 4, { NULL, NULL } },
-    { "one byte less than one", 0, 1024, 517, 0, LW_NO_ROOM, 0, 0, 0, { "no lane fits", "--context 960 would fit" } },
+    { "one byte less than one",
+      0,
+      1024,
+      517,
+      0,
+      LW_NO_ROOM,
+      0,
+      0,
+      0,
+      { "no lane fits", "--context 960 would fit" } },
     { "a number is taken as it is", 5, 1024, 1000, 0, LW_OK, 5, 80, 20, { NULL, NULL } },
-    { "a number that does not fit", 9, 1024, 640, 0, LW_NO_ROOM, 0, 0, 0, { "--parallel 9", "--parallel 7" } },
+    { "a number that does not fit",
+      9,
+      1024,
+      640,
+      0,
+      LW_NO_ROOM,
+      0,
+      0,
+      0,
+      { "--parallel 9", "--parallel 7" } },
     { "more lanes than are served", 65, 1024, 9000, 0, LW_BAD_INPUT, 0, 0, 0, { "--parallel 65", "64" } },
     { "no page fits", 1, 1024, 500, 0, LW_NO_ROOM, 0, 0, 0, { "no lane fits", "0.00 GiB are left" } },
-    { "weights alone do not fit", 1, 1024, 499, 0, LW_NO_ROOM, 0, 0, 0, { "the model wants 0.39", "0.49 GiB are free" } },
+    { "weights alone do not fit",
+      1,
+      1024,
+      499,
+      0,
+      LW_NO_ROOM,
+      0,
+      0,
+      0,
+      { "the model wants 0.39", "0.49 GiB are free" } },
     { "context over the model's", 1, 4097, 1000, 0, LW_BAD_INPUT, 0, 0, 0, { "--context 4097", "4096" } },
     { "context left open", 1, 0, 1000, 0, LW_OK, 1, 64, 4, { NULL, NULL } },
     { "entries get pages in step", 2, 1024, 1000, 36, LW_OK, 2, 64, 16, { NULL, NULL } },
     { "entries take what is left", 2, 1024, 554, UINT64_MAX, LW_OK, 2, 48, 12, { NULL, NULL } },
-    { "entries that do not fit", 2, 1024, 554, 19, LW_NO_ROOM, 0, 0, 0, { "--prompt-cache", "2 lanes leave" } },
+    { "entries that do not fit",
+      2,
+      1024,
+      554,
+      19,
+      LW_NO_ROOM,
+      0,
+      0,
+      0,
+      { "--prompt-cache", "2 lanes leave" } },
 };
 
 static void every_case_of_the_table(void **state)
@@ -57,19 +100,21 @@ static void every_case_of_the_table(void **state)
         in.free_bytes = c->free_mib * MIB;
         in.cache_bytes = c->cache_mib == UINT64_MAX ? LW_ADMIT_CACHE_AUTO : c->cache_mib * MIB;
         const lw_status status = lw_admit_choose(&in, &out, &d);
-        const bool same = status == c->status && out.lanes == c->lanes_chosen && out.page_counts[0] == c->pages_full &&
-            out.page_counts[1] == c->pages_sliding;
+        const bool same = status == c->status && out.lanes == c->lanes_chosen &&
+                          out.page_counts[0] == c->pages_full && out.page_counts[1] == c->pages_sliding;
         if (!same) {
-            fail_msg("%s: status %d, %u lanes, pages %u and %u: %s", c->name, status, out.lanes, out.page_counts[0],
-                     out.page_counts[1], d.text);
+            fail_msg("%s: status %d, %u lanes, pages %u and %u: %s", c->name, status, out.lanes,
+                     out.page_counts[0], out.page_counts[1], d.text);
         }
         for (size_t j = 0; j < 2 && c->text[j] != NULL; j++) {
-            if (strstr(d.text, c->text[j]) == NULL) fail_msg("%s: \"%s\" lacks \"%s\"", c->name, d.text, c->text[j]);
+            if (strstr(d.text, c->text[j]) == NULL)
+                fail_msg("%s: \"%s\" lacks \"%s\"", c->name, d.text, c->text[j]);
         }
     }
 }
 
-/* Whatever the numbers, what is chosen fits into what is free, and one lane more would not (or was not asked for). */
+/* Whatever the numbers, what is chosen fits into what is free, and one lane more would not (or was not asked
+ * for). */
 static void what_is_chosen_fits(void **state)
 {
     (void)state;
@@ -84,7 +129,8 @@ static void what_is_chosen_fits(void **state)
             const uint64_t pools = out.page_counts[0] * MIB + out.page_counts[1] * (MIB / 2);
             assert_true(pools + in.fixed_bytes + in.reserve_bytes <= in.free_bytes);
             const uint64_t lanes = out.lanes * out.lane_bytes;
-            assert_true(out.lanes == 8 || lanes + out.lane_bytes + in.fixed_bytes + in.reserve_bytes > in.free_bytes);
+            assert_true(out.lanes == 8 ||
+                        lanes + out.lane_bytes + in.fixed_bytes + in.reserve_bytes > in.free_bytes);
             assert_true(out.page_counts[0] >= out.lanes * lw_pages_needed(0, context, 32));
         }
     }

@@ -1,5 +1,5 @@
-/* Prefix entries: the longest match, what is a miss, who is evicted first, that a page is charged once, and that pages
- * are neither lost nor given away while somebody holds them.
+/* Prefix entries: the longest match, what is a miss, who is evicted first, that a page is charged once, and
+ * that pages are neither lost nor given away while somebody holds them.
  */
 #include "lane/cache.h"
 
@@ -166,7 +166,8 @@ static void extended_turns_go_before_the_oldest(void **state)
     publish(&b, 90, 1);                                     /* an old prompt that nothing extends */
     branch(&b, 0, 50000);
     for (uint32_t turn = 2; turn < 6; turn++) publish(&b, turn * 64, turn);
-    const uint32_t want[] = { 3 * 64, 2 * 64, 4 * 64, 90, 5 * 64 }; /* of two, the more general one stays longer */
+    const uint32_t want[] = { 3 * 64, 2 * 64, 4 * 64, 90,
+                              5 * 64 }; /* of two, the more general one stays longer */
     for (size_t i = 0; i < sizeof want / sizeof want[0]; i++) {
         const int32_t victim = lw_cache_victim(&b.cache, LW_CACHE_NONE);
         assert_int_equal(b.cache.entries[victim].position, want[i]);
@@ -212,7 +213,8 @@ static void yielding_frees_pages_that_lanes_do_not_hold(void **state)
     bench_close(&b);
 }
 
-/* A resumer shares whole pages, has a last page of its own, and may write from the mark on; the owner may go on too. */
+/* A resumer shares whole pages, has a last page of its own, and may write from the mark on; the owner may go
+ * on too. */
 static void a_resumer_never_writes_below_a_mark(void **state)
 {
     (void)state;

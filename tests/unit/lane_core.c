@@ -1,5 +1,5 @@
-/* The lane core, one behaviour at a time: refusals, cancels, errors of one stream, prefix reuse as conversations use it,
- * and that rounds allocate nothing.
+/* The lane core, one behaviour at a time: refusals, cancels, errors of one stream, prefix reuse as
+ * conversations use it, and that rounds allocate nothing.
  */
 #include "../fake/fake_model.h"
 
@@ -28,24 +28,41 @@ void *__libc_malloc(size_t bytes);
 void *__libc_calloc(size_t count, size_t bytes);
 void *__libc_realloc(void *old, size_t bytes);
 
-static uint64_t allocations;
+void __libc_free(void *old);
+
+static uint64_t allocations, frees;
+static uint64_t fail_at; /* 0: none fails; 1: the next */
+
+static bool fails(void)
+{
+    return fail_at > 0 && --fail_at == 0;
+}
 
 void *malloc(size_t bytes)
 {
+    if (fails()) return NULL;
     allocations++;
     return __libc_malloc(bytes);
 }
 
 void *calloc(size_t count, size_t bytes)
 {
+    if (fails()) return NULL;
     allocations++;
     return __libc_calloc(count, bytes);
 }
 
 void *realloc(void *old, size_t bytes)
 {
-    allocations++;
+    if (fails()) return NULL;
+    allocations += old == NULL;
     return __libc_realloc(old, bytes);
+}
+
+void free(void *old)
+{
+    frees += old != NULL;
+    __libc_free(old);
 }
 #endif
 
@@ -120,8 +137,15 @@ static stream *stream_init(bench *b, uint32_t index, uint32_t count, uint32_t to
     stream *s = &b->streams[index];
     *s = (stream){ 0 };
     for (uint32_t i = 0; i < count; i++) s->prompt[i] = (int32_t)(lw_rng_mix(index * 1000 + i) % FAKE_POISON);
-    s->request = (lw_request){ .prompt = s->prompt, .prompt_count = count, .tokens_max = tokens, .ignore_end = true,
-                               .draft = true, .logprobs = -1, .marks = s->marks, .token = on_token, .end = on_end,
+    s->request = (lw_request){ .prompt = s->prompt,
+                               .prompt_count = count,
+                               .tokens_max = tokens,
+                               .ignore_end = true,
+                               .draft = true,
+                               .logprobs = -1,
+                               .marks = s->marks,
+                               .token = on_token,
+                               .end = on_end,
                                .context = s };
     return s;
 }
@@ -287,7 +311,8 @@ static void a_stop_drops_what_the_window_drew_after_it(void **state)
         bench b;
         fake_drafter drafter;
         fake_drafter_init(&drafter, stop, 256, false);
-        bench_open(&b, &(lw_core_options){ .drafts_max = 8, .source = &drafter.source, .cache_bytes = 1 << 20 });
+        bench_open(&b,
+                   &(lw_core_options){ .drafts_max = 8, .source = &drafter.source, .cache_bytes = 1 << 20 });
         stream *s = stream_init(&b, 0, 20, 40);
         s->stop_after = stop;
         submit(&b, s);
@@ -392,8 +417,13 @@ static void rounds_allocate_nothing(void **state)
     bench b;
     fake_drafter drafter;
     fake_drafter_init(&drafter, 3, 200, true);
-    bench_open(&b, &(lw_core_options){ .lanes = 3, .drafts_max = 8, .source = &drafter.source, .copy_match = 4,
-                                       .cache_bytes = 80000, .cache_entries = 12, .mark_rows = 40 });
+    bench_open(&b, &(lw_core_options){ .lanes = 3,
+                                       .drafts_max = 8,
+                                       .source = &drafter.source,
+                                       .copy_match = 4,
+                                       .cache_bytes = 80000,
+                                       .cache_entries = 12,
+                                       .mark_rows = 40 });
     const uint64_t before = allocations;
     for (uint32_t pass = 0; pass < 3; pass++) {
         for (uint32_t i = 0; i < 6; i++) {
@@ -420,6 +450,36 @@ static void rounds_allocate_nothing(void **state)
 #endif
 }
 
+/* The n-th allocation of an open fails, for every n until none does: each time a refusal, and nothing is left. */
+static void every_failed_allocation_of_an_open_is_refused(void **state)
+{
+    (void)state;
+#if HAS_OWN_MALLOC
+    bench b;
+    bench_open(&b, &(lw_core_options){ 0 });
+    const lw_core_device device = fake_device(&b.fake);
+    const lw_core_options o = { .lanes = 2, .context = CONTEXT, .rows_max = 64, .copy_match = 4, .drafts_max = 4,
+                                .cache_bytes = 1000, .cache_entries = 2, .clock = clock_fake, .clock_context = &b };
+    lw_status status = LW_NO_ROOM;
+    uint32_t n = 0;
+    while (status != LW_OK) {
+        lw_diag d = { "" };
+        lw_core *core = NULL;
+        const uint64_t live = allocations - frees;
+        fail_at = ++n;
+        status = lw_core_open(&device, &o, &core, &d);
+        fail_at = 0;
+        assert_true(status == LW_OK || (status == LW_NO_ROOM && core == NULL && d.text[0] != '\0'));
+        lw_core_close(core);
+        assert_true(allocations - frees == live);
+    }
+    assert_true(n > 30);
+    bench_close(&b);
+#else
+    print_message("skipped: the sanitizer owns malloc\n");
+    skip();
+#endif
+}
 
 static void options_that_cannot_be_are_refused(void **state)
 {
@@ -427,7 +487,9 @@ static void options_that_cannot_be_are_refused(void **state)
     bench b;
     bench_open(&b, &(lw_core_options){ 0 });
     const lw_core_device device = fake_device(&b.fake);
-    lw_core_options o = { .lanes = 2, .context = CONTEXT, .rows_max = 64, .clock = clock_fake, .clock_context = &b };
+    lw_core_options o = {
+        .lanes = 2, .context = CONTEXT, .rows_max = 64, .clock = clock_fake, .clock_context = &b
+    };
     lw_core *core;
     lw_diag d = { "" };
     lw_core_options bad = o;
@@ -461,6 +523,7 @@ int main(void)
         cmocka_unit_test(a_long_prompt_leaves_entries_on_its_way),
         cmocka_unit_test(logprobs_are_of_the_raw_logits),
         cmocka_unit_test(rounds_allocate_nothing),
+        cmocka_unit_test(every_failed_allocation_of_an_open_is_refused),
         cmocka_unit_test(options_that_cannot_be_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* What a round holds: running replies beside long prompts, whose turn it is to fill, how many drafts are tried. Time is
- * what a made-up device would take: so much for a forward, so much for each row.
+/* What a round holds: running replies beside long prompts, whose turn it is to fill, how many drafts are
+ * tried. Time is what a made-up device would take: so much for a forward, so much for each row.
  */
 #include "../fake/fake_model.h"
 
@@ -100,10 +100,19 @@ static stream *start(bench *b, uint32_t index, uint32_t prompt, uint32_t tokens)
     static const lw_bias no_poison = { FAKE_POISON, -100.0f };
     stream *s = &b->streams[index];
     *s = (stream){ .bench = b };
-    for (uint32_t i = 0; i < prompt; i++) s->prompt[i] = (int32_t)(lw_rng_mix(index * 5000 + i) % FAKE_POISON);
-    s->request = (lw_request){ .prompt = s->prompt, .prompt_count = prompt, .tokens_max = tokens, .ignore_end = true,
-                               .draft = true, .logprobs = -1, .token = on_token, .filled = on_filled, .end = on_end,
-                               .context = s, .penalties = { .biases = &no_poison, .bias_count = 1 } };
+    for (uint32_t i = 0; i < prompt; i++)
+        s->prompt[i] = (int32_t)(lw_rng_mix(index * 5000 + i) % FAKE_POISON);
+    s->request = (lw_request){ .prompt = s->prompt,
+                               .prompt_count = prompt,
+                               .tokens_max = tokens,
+                               .ignore_end = true,
+                               .draft = true,
+                               .logprobs = -1,
+                               .token = on_token,
+                               .filled = on_filled,
+                               .end = on_end,
+                               .context = s,
+                               .penalties = { .biases = &no_poison, .bias_count = 1 } };
     lw_diag d = { "" };
     if (lw_core_submit(b->core, &s->request, &s->id, &d) != LW_OK) fail_msg("%s", d.text);
     return s;

@@ -1,4 +1,5 @@
-/* Costs and the guard: what a table means between its entries, how luck is learnt, and that losing drafts rest. */
+/* Costs and the guard: what a table means between its entries, how luck is learnt, and that losing drafts
+ * rest. */
 #include "lane/depth.h"
 
 #include <setjmp.h>
@@ -28,7 +29,8 @@ static void assumed_costs_rise_by_a_sixteenth(void **state)
     assert_int_equal(lw_costs_init(&costs, NULL, 0, 17, NULL), LW_OK);
     assert_true(fabs(lw_costs_at(&costs, 17) / lw_costs_at(&costs, 1) - 2.0) < 1e-9);
     lw_costs_measure(&costs, 1, 100.0);
-    assert_true(fabs(lw_costs_at(&costs, 17) - 200.0) < 1e-9); /* the first measurement gives all of them a unit */
+    assert_true(fabs(lw_costs_at(&costs, 17) - 200.0) <
+                1e-9); /* the first measurement gives all of them a unit */
     lw_costs_measure(&costs, 9, 300.0);
     assert_true(lw_costs_at(&costs, 9) == 300.0);
     lw_costs_measure(&costs, 9, 200.0);
@@ -74,7 +76,7 @@ static void losing_drafts_rest_and_winning_ones_return(void **state)
     const uint32_t first = drafted_of(&depth, 1000, 0, 1.5);
     assert_true(first < 25);                                        /* 1 token in 1.5 rounds' time */
     assert_true(drafted_of(&depth, 1000, 0, 1.5) <= 9);             /* one probe in 128 rounds */
-    assert_true(drafted_of(&depth, 400, 4, 1.5) > 200);             /* the next probe finds that they pay again */
+    assert_true(drafted_of(&depth, 400, 4, 1.5) > 200); /* the next probe finds that they pay again */
 }
 
 int main(void)

@@ -1,5 +1,5 @@
-/* The copy drafter: what it proposes is the continuation of the longest earlier match, the newest of equals; its width
- * grows and falls; it rests when its drafts are for nothing.
+/* The copy drafter: what it proposes is the continuation of the longest earlier match, the newest of equals;
+ * its width grows and falls; it rests when its drafts are for nothing.
  */
 #include "lane/draft.h"
 

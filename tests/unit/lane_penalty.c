@@ -1,4 +1,5 @@
-/* Penalties: what is counted, in which order it is applied, what is refused, and that a rejected draft leaves no trace. */
+/* Penalties: what is counted, in which order it is applied, what is refused, and that a rejected draft leaves
+ * no trace. */
 #include "../fake/fake_model.h"
 #include "lane/penalty.h"
 
@@ -51,17 +52,21 @@ static void numbers_that_are_no_penalty_are_refused(void **state)
     (void)state;
     lw_diag d = { "" };
     const lw_bias far = { 8, 1.0f }, below = { -1, 1.0f }, nan = { 3, NAN }, never = { 3, -INFINITY };
-    assert_int_equal(lw_penalties_check(&(lw_penalties){ .biases = &far, .bias_count = 1 }, 8, &d), LW_BAD_INPUT);
+    assert_int_equal(lw_penalties_check(&(lw_penalties){ .biases = &far, .bias_count = 1 }, 8, &d),
+                     LW_BAD_INPUT);
     assert_non_null(strstr(d.text, "token id 8"));
-    assert_int_equal(lw_penalties_check(&(lw_penalties){ .biases = &below, .bias_count = 1 }, 8, &d), LW_BAD_INPUT);
-    assert_int_equal(lw_penalties_check(&(lw_penalties){ .biases = &nan, .bias_count = 1 }, 8, &d), LW_BAD_INPUT);
+    assert_int_equal(lw_penalties_check(&(lw_penalties){ .biases = &below, .bias_count = 1 }, 8, &d),
+                     LW_BAD_INPUT);
+    assert_int_equal(lw_penalties_check(&(lw_penalties){ .biases = &nan, .bias_count = 1 }, 8, &d),
+                     LW_BAD_INPUT);
     assert_int_equal(lw_penalties_check(&(lw_penalties){ .biases = &never, .bias_count = 1 }, 8, &d), LW_OK);
     assert_int_equal(lw_penalties_check(&(lw_penalties){ .repetition = -1.0f }, 8, &d), LW_BAD_INPUT);
     assert_int_equal(lw_penalties_check(&(lw_penalties){ .repetition = NAN }, 8, &d), LW_BAD_INPUT);
     assert_int_equal(lw_penalties_check(&(lw_penalties){ .presence = INFINITY }, 8, &d), LW_BAD_INPUT);
 }
 
-/* A reply drawn row by row over the module's own counts. sees_rejected: a draft that is not kept is counted too. */
+/* A reply drawn row by row over the module's own counts. sees_rejected: a draft that is not kept is counted
+ * too. */
 static void reply_make(const lw_request *request, bool sees_rejected, int32_t *ids)
 {
     lw_seen seen;
@@ -78,8 +83,9 @@ static void reply_make(const lw_request *request, bool sees_rejected, int32_t *i
         const int32_t draft = (last & ~7) | ((last + 2) & 7); /* likely, but later */
         fake_logits(history, last, logits);
         lw_penalties_apply(&request->penalties, &seen, logits);
-        assert_int_equal(lw_sampler_draw_plain(&request->sampling, logits, FAKE_VOCAB, request->prompt_count + i, &last,
-                                               NULL), LW_OK);
+        assert_int_equal(lw_sampler_draw_plain(&request->sampling, logits, FAKE_VOCAB,
+                                               request->prompt_count + i, &last, NULL),
+                         LW_OK);
         if (sees_rejected && draft != last) lw_seen_add(&seen, draft, true);
         lw_seen_add(&seen, last, true);
         history = fake_history(history, last);
