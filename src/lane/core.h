@@ -13,8 +13,8 @@
  *     any     -> ended (error)    lw_core_cancel; a forward that failed; logits that are not finite
  *
  * Invariants
- * 1. A lane's ids[0, committed) are exactly what its pages hold below committed; ids[committed, count) are known
- *    and have no kept row yet: the rest of a prompt, the pending token, or what a kept tree path left to
+ * 1. A lane's ids[0, committed) are exactly what its pages hold below committed; ids[committed, count) are
+ * known and have no kept row yet: the rest of a prompt, the pending token, or what a kept tree path left to
  *    recompute.
  * 2. Every reply is a function of its request alone: rounds, drafts, lanes, entries and clocks choose when,
  *    never what.
@@ -23,7 +23,8 @@
  *    exceeds it. So a running reply finds its pages, at worst by evicting entries.
  * 4. Rounds allocate nothing; all memory is taken at open.
  * 5. Requests are seated in the order of submission.
- * 6. A filling prompt that was passed over 8 times goes before the others; else the fewest rows left go first.
+ * 6. A filling prompt that was passed over 8 times goes before the others; else the fewest rows left go
+ * first.
  *
  * Marks need no chunk boundary: states are pages, and an entry at p shares the pages below p however the
  * forward that wrote them was cut. (A blob state has to be asked for at its mark, and then chunks end there.)

@@ -1,13 +1,13 @@
-/* Pages: which page of a pool holds which 64 positions, per reach group, and who holds the page. Lanes and prefix
- * entries share pages by reference; host bookkeeping only, the pages themselves live on the device. Memory is
- * taken once, when the pool and its tables are made.
+/* Pages: which page of a pool holds which 64 positions, per reach group, and who holds the page. Lanes and
+ * prefix entries share pages by reference; host bookkeeping only, the pages themselves live on the device.
+ * Memory is taken once, when the pool and its tables are made.
  *
  * Invariants
  * 1. A page is free, or at least one lane or entry holds it; free and held pages together are the pool.
  * 2. After lw_pages_cover(lane, end) every slot in [first kept page, end) has a page in every group.
  * 3. A group of reach R keeps a page as long as a row at the committed position or later may read it.
- * 4. Slots of a page below its seal (the highest mark that was published in it) are never written again, and a
- *    page that is written is held by one lane only: lw_pages_may_write asks both.
+ * 4. Slots of a page below its seal (the highest mark that was published in it) are never written again, and
+ * a page that is written is held by one lane only: lw_pages_may_write asks both.
  */
 #ifndef LW_LANE_PAGES_H
 #define LW_LANE_PAGES_H

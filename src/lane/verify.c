@@ -125,9 +125,9 @@ void lw__share_sample(lw_core *core, const lw__share *share)
         if (ends_reply(lane, drawn->id)) return;
         node = child_drawn(&lane->draft, share->drafts, node, drawn->id);
         if (node == NO_NODE) return;
-        /* A node stands at the slot of its position when as many nodes stand before it in the tree as above
-         * it. */
-        if (lane->placed == share->known + lane->kept && (uint32_t)node == lane->kept) lane->placed++;
+        /* A node stands at the slot of its position when its index is its depth; below one that does not,
+         * none does. */
+        if ((uint32_t)node == lane->kept) lane->placed++;
         lane->kept++;
     }
 }

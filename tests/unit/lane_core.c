@@ -304,6 +304,19 @@ static void a_failed_forward_ends_its_streams_and_no_later_one(void **state)
     bench_close(&b);
 }
 
+/* ---- prefix reuse as conversations use it ---- */
+
+/* Submits a prompt that equals base's up to `same` tokens; what was resumed. */
+static uint32_t resumed(bench *b, const int32_t *ids, uint32_t same, uint32_t count)
+{
+    stream *s = stream_init(b, 7, count, 12);
+    memcpy(s->prompt, ids, same * sizeof *ids);
+    submit(b, s);
+    run_to_end(b);
+    assert_solo(s);
+    return s->end.counts.cached_tokens;
+}
+
 static void a_stop_drops_what_the_window_drew_after_it(void **state)
 {
     (void)state;
@@ -319,21 +332,13 @@ static void a_stop_drops_what_the_window_drew_after_it(void **state)
         run_to_end(&b);
         assert_solo(s);
         assert_int_equal(s->end.finish, LW_FINISH_STOPPED);
+        int32_t talk[CONTEXT];
+        memcpy(talk, s->prompt, 20 * sizeof *talk);
+        memcpy(talk + 20, s->ids, stop * sizeof *talk);
+        assert_int_equal(resumed(&b, talk, 20 + stop, 60),
+                         20 + stop - 1); /* what was kept ends where the reply did */
         bench_close(&b);
     }
-}
-
-/* ---- prefix reuse as conversations use it ---- */
-
-/* Submits a prompt that equals base's up to `same` tokens; what was resumed. */
-static uint32_t resumed(bench *b, const int32_t *ids, uint32_t same, uint32_t count)
-{
-    stream *s = stream_init(b, 7, count, 12);
-    memcpy(s->prompt, ids, same * sizeof *ids);
-    submit(b, s);
-    run_to_end(b);
-    assert_solo(s);
-    return s->end.counts.cached_tokens;
 }
 
 static void conversations_resume_where_they_agree(void **state)
@@ -450,7 +455,8 @@ static void rounds_allocate_nothing(void **state)
 #endif
 }
 
-/* The n-th allocation of an open fails, for every n until none does: each time a refusal, and nothing is left. */
+/* The n-th allocation of an open fails, for every n until none does: each time a refusal, and nothing is
+ * left. */
 static void every_failed_allocation_of_an_open_is_refused(void **state)
 {
     (void)state;
@@ -458,8 +464,15 @@ static void every_failed_allocation_of_an_open_is_refused(void **state)
     bench b;
     bench_open(&b, &(lw_core_options){ 0 });
     const lw_core_device device = fake_device(&b.fake);
-    const lw_core_options o = { .lanes = 2, .context = CONTEXT, .rows_max = 64, .copy_match = 4, .drafts_max = 4,
-                                .cache_bytes = 1000, .cache_entries = 2, .clock = clock_fake, .clock_context = &b };
+    const lw_core_options o = { .lanes = 2,
+                                .context = CONTEXT,
+                                .rows_max = 64,
+                                .copy_match = 4,
+                                .drafts_max = 4,
+                                .cache_bytes = 1000,
+                                .cache_entries = 2,
+                                .clock = clock_fake,
+                                .clock_context = &b };
     lw_status status = LW_NO_ROOM;
     uint32_t n = 0;
     while (status != LW_OK) {
