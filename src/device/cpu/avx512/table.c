@@ -4,7 +4,7 @@
 #include "device/cpu/row_kernels.h"
 
 const lw_cpu_kernels lw_cpu_avx512 = {
-    .isa = "avx512",
+    .isa = "avx512f",
     .block_cols = LW__CPU_AVX512_BLOCK_COLS,
     .thread_setup = lw__cpu_thread_setup,
     .rms_norm = lw__cpu_avx512_rms_norm,
