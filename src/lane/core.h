@@ -45,6 +45,13 @@
 
 enum { LW_LOGPROBS_MAX = 20, LW_CORE_LANES_MAX = 64 };
 
+/* What callers that know no better put into lw_core_options. */
+enum {
+    LW_COPY_MATCH_DEFAULT = 8,    /* shorter agreements are indentation and set phrases */
+    LW_DRAFTS_DEFAULT = 15,       /* a window of 16 rows */
+    LW_MARK_ROWS_DEFAULT = 1024,
+};
+
 typedef struct lw_core lw_core;
 
 /* What a core runs on; borrowed until close. Nobody else takes pages of the pool meanwhile. */
