@@ -40,10 +40,7 @@ static bool tell_tokens(lw__lane *lane, lw_finish *finish)
                                        .top = drawn->top, .top_count = drawn->top_count };
         lane->counts.tokens++;
         const bool goes_on = request->token == NULL || request->token(request->context, &event);
-        bool is_end = false;
-        for (uint32_t j = 0; !request->ignore_end && j < request->end_id_count; j++) {
-            is_end = is_end || request->end_ids[j] == drawn->id;
-        }
+        const bool is_end = lw__is_end_id(request, drawn->id);
         *finish = is_end ? LW_FINISH_END : goes_on ? LW_FINISH_LENGTH : LW_FINISH_STOPPED;
         if (is_end || !goes_on || lane->counts.tokens == request->tokens_max) {
             lane->count = first + i + 1;

@@ -116,6 +116,9 @@ void lw__round_choose(const lw_core *core, lw__round *round);
  */
 void lw__share_sample(lw_core *core, const lw__share *share);
 
+/* Whether this token ends the reply of which it is a part. */
+bool lw__is_end_id(const lw_request *request, int32_t id);
+
 /* ---- commit.c ---- */
 
 void lw__round_commit(lw_core *core, const lw__round *round, uint64_t round_ns);

@@ -85,15 +85,18 @@ static lw_status draw(lw_core *core, lw__lane *lane, uint32_t wanted, lw__drawn 
     return LW_OK;
 }
 
-static bool ends_reply(const lw__lane *lane, int32_t id)
+bool lw__is_end_id(const lw_request *request, int32_t id)
 {
-    const lw_request *request = lane->job.request;
-    if (lane->counts.tokens + lane->drawn_count == request->tokens_max) return true;
-    if (request->ignore_end) return false;
-    for (uint32_t i = 0; i < request->end_id_count; i++) {
+    for (uint32_t i = 0; !request->ignore_end && i < request->end_id_count; i++) {
         if (request->end_ids[i] == id) return true;
     }
     return false;
+}
+
+static bool ends_reply(const lw__lane *lane, int32_t id)
+{
+    const lw_request *request = lane->job.request;
+    return lane->counts.tokens + lane->drawn_count == request->tokens_max || lw__is_end_id(request, id);
 }
 
 /* The first child of node that equals the draw. */

@@ -3,8 +3,8 @@
  * equals the reply of its request alone, or, if it was ended from outside, begins it; and pages, promises and
  * entries add up after each round.
  *
- * 5,000 schedules; LW_TEST_LONG runs 100,000, LW_TEST_SEED one of a given seed. The faults planted at the end must
- * be caught.
+ * 5,000 schedules; LW_TEST_LONG runs 100,000, LW_TEST_SEED one of a given seed. The faults planted at the end
+ * must be caught.
  */
 #include "../fake/fake_model.h"
 

@@ -281,6 +281,28 @@ static void bad_logits_end_their_own_request(void **state)
     bench_close(&b);
 }
 
+static void forbidding_every_token_ends_the_request(void **state)
+{
+    (void)state;
+    bench b;
+    lw_bias biases[FAKE_VOCAB];
+    bench_open(&b, &(lw_core_options){ 0 });
+    for (int32_t id = 0; id < FAKE_VOCAB; id++) biases[id] = (lw_bias){ id, -INFINITY };
+    stream *none = stream_init(&b, 0, 20, 10), *one = stream_init(&b, 1, 20, 10);
+    none->request.penalties = (lw_penalties){ .biases = biases, .bias_count = FAKE_VOCAB };
+    one->request.penalties = (lw_penalties){ .biases = biases, .bias_count = FAKE_VOCAB - 1 };
+    submit(&b, none);
+    run_to_end(&b);
+    assert_int_equal(none->end.status, LW_BAD_INPUT);
+    assert_int_equal(none->count, 0);
+    submit(&b, one);
+    run_to_end(&b);
+    assert_int_equal(one->count, 1); /* the only token left, after which logits are NaN */
+    assert_int_equal(one->ids[0], FAKE_POISON);
+    assert_int_equal(one->end.status, LW_BAD_MODEL);
+    bench_close(&b);
+}
+
 static void a_failed_forward_ends_its_streams_and_no_later_one(void **state)
 {
     (void)state;
@@ -530,6 +552,7 @@ int main(void)
         cmocka_unit_test(a_prompt_alone_fills_and_ends),
         cmocka_unit_test(cancel_frees_the_lane_at_once),
         cmocka_unit_test(bad_logits_end_their_own_request),
+        cmocka_unit_test(forbidding_every_token_ends_the_request),
         cmocka_unit_test(a_failed_forward_ends_its_streams_and_no_later_one),
         cmocka_unit_test(a_stop_drops_what_the_window_drew_after_it),
         cmocka_unit_test(conversations_resume_where_they_agree),
