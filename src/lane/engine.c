@@ -319,8 +319,7 @@ static bool is_end(const lw_generate_options *options, int32_t id)
     return false;
 }
 
-/* Draws, tells, and feeds each token back until something ends the reply. The pending token is not committed.
- */
+/* Draws, tells, and feeds each token back until something ends the reply; the last one is not committed. */
 static lw_status reply_draw(lw_stream *stream, const lw_generate_options *options, int32_t *reply,
                             lw_generate_result *result, lw_diag *d)
 {

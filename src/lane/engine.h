@@ -38,8 +38,7 @@ typedef struct lw_engine_options {
 lw_status lw_engine_open(const lw_checkpoint *checkpoint, const lw_engine_options *options, lw_engine **out,
                          lw_diag *d) LW_MUST_USE;
 
-/* The same for a plan that somebody else made (synthetic weights); takes the plan, and deinits it at close.
- */
+/* The same for a plan that somebody else made (synthetic weights); takes it, and deinits it at close. */
 lw_status lw_engine_open_plan(lw_plan *plan, uint32_t context_model, const lw_engine_options *options,
                               lw_engine **out, lw_diag *d) LW_MUST_USE;
 void lw_engine_close(lw_engine *engine);
