@@ -463,6 +463,35 @@ static void logprobs_are_of_the_raw_logits(void **state)
     bench_close(&b);
 }
 
+static bool on_tie(void *context, const lw_token_event *event)
+{
+    stream *s = context;
+    assert_int_equal(event->top_count, 5);
+    for (int32_t i = 0; i < 5; i++) {
+        assert_int_equal(event->top[i].id, i);
+        assert_true(fabs(event->top[i].value + log(FAKE_VOCAB)) < 1e-12);
+    }
+    s->count++;
+    return true;
+}
+
+/* Without a model every logit of the null device is zero. */
+static void equal_logits_stand_in_order_of_id(void **state)
+{
+    (void)state;
+    bench b;
+    bench_open(&b, &(lw_core_options){ 0 });
+    assert_int_equal(lw_null_set_model(b.fake.exec, NULL, NULL), LW_OK);
+    stream *s = stream_init(&b, 0, 30, 3);
+    s->request.logprobs = 5;
+    s->request.token = on_tie;
+    submit(&b, s);
+    run_to_end(&b);
+    assert_int_equal(s->count, 3);
+    lw_core_close(b.core);
+    fake_close(&b.fake);
+}
+
 /* ---- memory ---- */
 
 static void rounds_allocate_nothing(void **state)
@@ -587,6 +616,7 @@ int main(void)
         cmocka_unit_test(a_long_prompt_leaves_entries_on_its_way),
         cmocka_unit_test(shared_pages_are_promised_once),
         cmocka_unit_test(logprobs_are_of_the_raw_logits),
+        cmocka_unit_test(equal_logits_stand_in_order_of_id),
         cmocka_unit_test(rounds_allocate_nothing),
         cmocka_unit_test(every_failed_allocation_of_an_open_is_refused),
         cmocka_unit_test(options_that_cannot_be_are_refused),
