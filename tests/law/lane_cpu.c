@@ -162,10 +162,14 @@ static void run_together(bench *b, uint32_t streams, uint32_t total)
     lw_core *core = NULL;
     const lw_draft_source oracle = { .context = b, .reset = oracle_reset, .propose = oracle_propose,
                                      .judge = oracle_judge };
-    const lw_core_options options = { .lanes = streams, .context = CONTEXT,
-                                      .rows_max = lw_engine_chunk_rows(b->shared), .cache_bytes = 16 << 20,
-                                      .mark_rows = 100, .copy_match = 4, .drafts_max = 7, .source = &oracle,
-                                      .clock = clock_steady, .clock_context = &b->now };
+    lw_core_options options = lw_engine_core_options(b->shared);
+    options.lanes = streams;
+    options.mark_rows = 100;
+    options.copy_match = 4;
+    options.drafts_max = 7;
+    options.source = &oracle;
+    options.clock = clock_steady;
+    options.clock_context = &b->now;
     assert_int_equal(lw_engine_lend(b->shared, &device, &d), LW_OK);
     if (lw_core_open(&device, &options, &core, &d) != LW_OK) fail_msg("%s", d.text);
     for (int pass = 0; pass < 2; pass++) { /* cold, then resumed from what the first pass left */
