@@ -20,7 +20,7 @@ OUT = os.environ.get("LW_TEST_OUT", "")
 BINARY = os.path.join(ROOT, OUT, "lanewise") if OUT else os.path.join(ROOT, "build", "lanewise")
 MODEL = os.path.join(ROOT, "models", "lfm3-mlx4")
 PROMPT = "Count to five."
-LONG = ["--ignore-eos", "--max-tokens", "8000"]
+LONG = ["--ignore-eos", "--max-tokens", "8000", "--threads", "1"]
 SECONDS = 60
 
 needs_model = pytest.mark.skipif(not os.path.isdir(MODEL), reason=f"no model at {MODEL}")
@@ -40,7 +40,8 @@ def lanewise(*args, data=None, env=None):
 
 
 def reply(*args, data=None):
-    done = lanewise("run", MODEL, *args, "--json", data=data)
+    # One thread unless args say more: two that wait for each other are slow beside other work.
+    done = lanewise("run", MODEL, "--threads", "1", *args, "--json", data=data)
     assert done.returncode == 0, done.stderr.decode()
     assert done.stderr == b""
     return json.loads(done.stdout)
@@ -285,7 +286,7 @@ def test_limits_of_the_reply():
     short = reply("-p", PROMPT, "--max-tokens", "3")
     assert (len(short["ids"]), short["finish"]) == (3, "length")
     assert reply("-p", PROMPT)["ids"][:3] == short["ids"]
-    assert len(reply("-p", PROMPT, *LONG[:1], "--max-tokens", "200")["ids"]) == 200
+    assert len(reply("-p", PROMPT, "--ignore-eos", "--max-tokens", "200")["ids"]) == 200
     full = reply("-p", PROMPT, "--ignore-eos", "--context", "64")
     assert full["finish"] == "length"
     assert full["prompt_tokens"] + len(full["ids"]) == 64
@@ -441,15 +442,15 @@ def test_chat_on_a_terminal():
 
 @needs_model
 def test_chat_keeps_its_history():
-    done = lanewise("run", MODEL, "--chat", "--max-tokens", "40", data=b"Count to five.\n\nThank you.\n")
+    few = ["--max-tokens", "40", "--threads", "1"]
+    done = lanewise("run", MODEL, "--chat", *few, data=b"Count to five.\n\nThank you.\n")
     assert done.returncode == 0
     assert b"> " not in done.stdout
     counts = [int(n) for n in re.findall(rb"prompt (\d+) tokens", done.stderr)]
     assert len(counts) == 2
-    alone = lanewise("run", MODEL, "-p", "Count to five.", "--max-tokens", "40").stdout
+    alone = lanewise("run", MODEL, "-p", "Count to five.", *few).stdout
     assert done.stdout.startswith(alone)
-    first = lanewise("run", MODEL, "--chat", "-p", "Count to five.", "--max-tokens", "40",
-                     data=b"Thank you.\n")
+    first = lanewise("run", MODEL, "--chat", "-p", "Count to five.", *few, data=b"Thank you.\n")
     assert first.stdout == done.stdout
 
 
@@ -556,7 +557,7 @@ def test_check_fails_on_planted_faults(tmp_path, name, change, broken):
         if not path.endswith("ref64.safetensors"):
             os.symlink(path, tmp_path / os.path.basename(path))
     damage(os.path.join(MODEL, "ref64.safetensors"), tmp_path / "ref64.safetensors", name, change)
-    done = lanewise("check", str(tmp_path))
+    done = lanewise("check", str(tmp_path), "--threads", "1")
     assert done.returncode == 1
     assert broken in done.stdout.decode()
     assert done.stdout.decode().rstrip().endswith("failed")

@@ -6,9 +6,9 @@
  *                          acc = fma(scale, dot, fma(bias, sum_x, acc));  dense: acc = acc + dot
  * Neither the rows of a tile nor the blocks that run side by side enter it. sum_x is made once by prepare.
  *
- * x is prepared in tiles of tile_height() rows: per tile [k][row], then the sums [group][row]. The codes are decoded
- * in registers at every row count; a NaN leaves as one fixed NaN, since which operand's payload survives an fma is
- * the compiler's choice.
+ * x is prepared in tiles of tile_height() rows: per tile [k][row], then the sums [group][row]. Few rows
+ * decode the codes in registers; many rows decode a group of two blocks once, to the same floats, for all their tiles.
+ * A NaN leaves as one fixed NaN, since which operand's payload survives an fma is the compiler's choice.
  */
 #include "device/cpu/linear_simd.h"
 #include "device/cpu/linear_weight.h"
@@ -20,14 +20,18 @@ enum {
     VECTOR_BYTES = LANES * 4,
 #if defined(LINEAR_AVX512)
     ROWS_MAX = 12,        /* rows of the tallest tile: two blocks of it leave a few registers free */
-#define EACH_HEIGHT(X, form) X(form, 1) X(form, 2) X(form, 4) X(form, 8) X(form, 12)
+#define EACH_HEIGHT(X, form) EACH_LOW_HEIGHT(X, form) X(form, 8) X(form, 12)
 #elif defined(LINEAR_AVX2)
     ROWS_MAX = 6,
-#define EACH_HEIGHT(X, form) X(form, 1) X(form, 2) X(form, 3) X(form, 4) X(form, 5) X(form, 6)
+#define EACH_HEIGHT(X, form) EACH_LOW_HEIGHT(X, form) X(form, 5) X(form, 6)
 #else
-    ROWS_MAX = 3,
-#define EACH_HEIGHT(X, form) X(form, 1) X(form, 2) X(form, 3)
+    ROWS_MAX = 4,
+#define EACH_HEIGHT(X, form) EACH_LOW_HEIGHT(X, form)
 #endif
+    ROWS_DIRECT = 4,      /* up to here codes are decoded in the inner loop, above once for many tiles */
+#define EACH_LOW_HEIGHT(X, form) X(form, 1) X(form, 2) X(form, 3) X(form, 4)
+    ROWS_KEPT_MAX = 48,   /* rows that share a decoded group: their accumulators stay in the first-level cache */
+    DECODED_BLOCKS = LW__BLOCKS_UNIT,
     BLOCKS_MAX = LW__PANEL_BLOCKS,
     PANEL_X_BYTES = 192 << 10, /* prepared rows that stay in the second-level cache while a panel of columns passes */
     AHEAD_BYTES = 4096,   /* how far codes are asked for before they are read */
@@ -61,7 +65,9 @@ LINEAR_INLINE int blocks_wide(int rows)
 
 /* Where a tile stands: one group of its first blocks. */
 typedef struct spot {
-    const uint8_t *group;
+    const uint8_t *group;      /* the scales are read here */
+    const uint8_t *words;      /* codes as stored, or decoded ones in the layout of fp32 weights */
+    size_t words_step;         /* to the words of the next block */
     const float *x;
     const float *sums;
     float *acc;
@@ -159,9 +165,9 @@ typedef struct step {
     vi high[BLOCKS_MAX];
 } step;
 
-LINEAR_INLINE void ask_ahead(const uint8_t *at, size_t bytes)
+LINEAR_INLINE void ask_for(const uint8_t *at, size_t bytes)
 {
-    for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch(at + AHEAD_BYTES + i);
+    for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch(at + i);
 }
 
 /* One step of k: the codes of every block against the x of every row. What is fewer is held in registers. */
@@ -199,7 +205,7 @@ LINEAR_INLINE void group_run(int form, int blocks, int rows, const tile *t, spot
 {
     const lw_cpu_weight *const w = t->weight;
     const uint32_t steps = w->group / (uint32_t)step_of(form);
-    step at = { .words = s.group + w->words_at, .block_bytes = w->group_bytes, .x = s.x };
+    step at = { .words = s.words, .block_bytes = s.words_step, .x = s.x };
     vf dot[BLOCKS_MAX][ROWS_MAX];
     LINEAR_UNROLL
     for (int b = 0; b < blocks; b++)
@@ -237,17 +243,26 @@ LINEAR_INLINE void tile_run(int form, int rows, const tile *t)
     const size_t x_step = lw__prepared_x_words(w) / w->group_count * (size_t)rows;
     const uint32_t wide = (uint32_t)blocks_wide(rows);
     for (uint32_t g = 0; g < w->group_count; g++) {
-        spot s = { t->groups + g * t->group_step, t->x + g * x_step, t->sums + (size_t)g * (size_t)rows, t->acc };
-        ask_ahead(s.group, t->block_count * w->group_bytes);
+        spot s = {
+            .group = t->groups + g * t->group_step,
+            .words = t->groups + g * t->group_step + w->words_at,
+            .words_step = w->group_bytes,
+            .x = t->x + g * x_step,
+            .sums = t->sums + (size_t)g * (size_t)rows,
+            .acc = t->acc,
+        };
+        ask_for(s.group + AHEAD_BYTES, t->block_count * w->group_bytes);
         uint32_t left = t->block_count;
         for (; left >= wide; left -= wide) {
             GROUP_RUN(form, blocks_wide(rows), rows, t, s);
             s.group += wide * w->group_bytes;
+            s.words += wide * w->group_bytes;
             s.acc += wide * (uint32_t)rows * LANES;
         }
         for (; left > 0; left -= LW__BLOCKS_UNIT) {
             GROUP_RUN(form, LW__BLOCKS_UNIT, rows, t, s);
             s.group += LW__BLOCKS_UNIT * w->group_bytes;
+            s.words += LW__BLOCKS_UNIT * w->group_bytes;
             s.acc += LW__BLOCKS_UNIT * rows * LANES;
         }
     }
@@ -257,17 +272,55 @@ typedef void tile_fn(const tile *t);
 #define TILE_MAKE(form, rows) \
     static void tile_##form##_##rows(const tile *t) { tile_run(LW__FORM_##form, rows, t); }
 #define TILE_ENTRY(form, rows) [rows] = tile_##form##_##rows,
-#define EACH_FORM(X) X(INT2) X(INT3) X(INT4) X(INT5) X(INT6) X(INT8) X(BF16) X(FP16) X(FP32)
+#define EACH_INTEGER(X) X(INT2) X(INT3) X(INT4) X(INT5) X(INT6) X(INT8)
+#define EACH_FORM(X) EACH_INTEGER(X) X(BF16) X(FP16) X(FP32)
+#if defined(LINEAR_PAIRS)
 #define FORM_TILES(form) EACH_HEIGHT(TILE_MAKE, form)
 #define FORM_ROW(form) [LW__FORM_##form] = { EACH_HEIGHT(TILE_ENTRY, form) },
+#else
+#define FORM_TILES(form) EACH_LOW_HEIGHT(TILE_MAKE, form)
+#define FORM_ROW(form) [LW__FORM_##form] = { EACH_LOW_HEIGHT(TILE_ENTRY, form) },
+#endif
 EACH_FORM(FORM_TILES)
 static tile_fn *const tiles[LW__FORM_COUNT][ROWS_MAX + 1] = { EACH_FORM(FORM_ROW) };
+
+/* A row tile times DECODED_BLOCKS blocks of one decoded group. */
+typedef void decoded_fn(const tile *t, const spot *s);
+#define DECODED_MAKE(form, rows) \
+    static void decoded_##rows(const tile *t, const spot *s) { group_run(LW__FORM_##form, DECODED_BLOCKS, rows, t, *s); }
+#define DECODED_ENTRY(form, rows) [rows] = decoded_##rows,
+EACH_HEIGHT(DECODED_MAKE, FP32)
+static decoded_fn *const decoded_tiles[ROWS_MAX + 1] = { EACH_HEIGHT(DECODED_ENTRY, FP32) };
+
+/* The weights of one group of one block, as [k][LANES]: what the inner loop of few rows makes of the codes. */
+LINEAR_INLINE void group_decode(int form, const lw_cpu_weight *w, const uint8_t *group, float *values)
+{
+    const uint8_t *words = group + w->words_at;
+    for (uint32_t i = 0; i < w->group / (uint32_t)step_of(form); i++) {
+        vi high = { 0 };
+        if (high_bits_of(form) > 0) high = high_at(form, group + w->high_at, i);
+        LINEAR_UNROLL
+        for (int j = 0; j < step_of(form); j++) vf_store(values + j * LANES, weight_at(form, words, high, j));
+        words += step_vectors_of(form) * VECTOR_BYTES;
+        values += step_of(form) * LANES;
+    }
+}
+
+typedef void decode_fn(const lw_cpu_weight *w, const uint8_t *group, float *values);
+#define DECODE_MAKE(form) \
+    static void decode_##form(const lw_cpu_weight *w, const uint8_t *group, float *values) \
+    { \
+        group_decode(LW__FORM_##form, w, group, values); \
+    }
+#define DECODE_ENTRY(form) [LW__FORM_##form] = decode_##form,
+EACH_FORM(DECODE_MAKE)
+static decode_fn *const decoders[LW__FORM_COUNT] = { EACH_FORM(DECODE_ENTRY) };
 
 /* Rows of the next tile when `left` rows are left: the tallest that there is code for. */
 static uint32_t tile_height(uint32_t left)
 {
     uint32_t rows = left < ROWS_MAX ? left : ROWS_MAX;
-    while (tiles[LW__FORM_INT4][rows] == NULL) rows--;
+    while (decoded_tiles[rows] == NULL) rows--;
     return rows;
 }
 
@@ -282,9 +335,10 @@ static float *tile_x(const lw_cpu_linear_args *args, uint32_t row)
 /* Sums as LANES chains of every LANES-th k, folded in halves. */
 static float group_sum(const float *x, uint32_t count)
 {
-    float lane[LANES] = { 0 };
-    for (uint32_t k = 0; k < count; k += LANES)
-        for (int i = 0; i < LANES; i++) lane[i] += x[k + (uint32_t)i];
+    float lane[LANES];
+    vf sum = vf_zero();
+    for (uint32_t k = 0; k < count; k += LANES) sum = vf_add(sum, vf_load(x + k));
+    vf_store(lane, sum);
     for (int half = LANES / 2; half > 0; half /= 2)
         for (int i = 0; i < half; i++) lane[i] += lane[i + half];
     return lane[0];
@@ -310,10 +364,13 @@ static void place_group(const lw_cpu_weight *w, const float *values, const float
         return;
     }
 #endif
-    if (rows == 1)
-        for (uint32_t k = 0; k < w->group; k++) x[k] = values[k] * factors[k % LW__GROUP_UNIT];
-    else
-        for (uint32_t k = 0; k < w->group; k++) x[k * rows] = values[k] * factors[k % LW__GROUP_UNIT];
+    for (uint32_t k = 0; k < w->group; k += LW__GROUP_UNIT) {
+        float scaled[LW__GROUP_UNIT];
+        for (uint32_t i = 0; i < LW__GROUP_UNIT; i++) scaled[i] = values[k + i] * factors[i];
+        if (rows == 1) memcpy(x + k, scaled, sizeof scaled);
+        else
+            for (uint32_t i = 0; i < LW__GROUP_UNIT; i++) x[(k + i) * rows] = scaled[i];
+    }
 }
 
 /* Groups are shared among the parts: one row is enough work for several. */
@@ -399,6 +456,44 @@ static void run_panel(const lw_cpu_linear_args *args, uint32_t begin, uint32_t e
     }
 }
 
+/* As run_panel, a pair of blocks after the other, each group decoded once for all rows. */
+static void run_decoded(const lw_cpu_linear_args *args, uint32_t begin, uint32_t end, uint32_t first, uint32_t last)
+{
+    const lw_cpu_weight *const w = args->weight;
+    float acc[ROWS_KEPT_MAX * DECODED_BLOCKS * LANES] __attribute__((aligned(64)));
+    float values[DECODED_BLOCKS * LW__GROUP_MAX * LANES] __attribute__((aligned(64)));
+    const size_t x_words = lw__prepared_x_words(w), block_words = (size_t)w->group * LANES;
+    const size_t group_step = lw__panel_blocks(w, first - first % LW__PANEL_BLOCKS) * w->group_bytes;
+    tile t = { .weight = w, .block_count = DECODED_BLOCKS };
+    for (uint32_t block = first; block < last; block += DECODED_BLOCKS) {
+        const uint8_t *const groups = lw__group_at(w, 0, block, 0);
+        memset(acc, 0, (size_t)(end - begin) * DECODED_BLOCKS * LANES * sizeof *acc);
+        for (uint32_t g = 0; g < w->group_count; g++) {
+            const uint8_t *const group = groups + g * group_step;
+            ask_for(group + 2 * group_step, DECODED_BLOCKS * w->group_bytes);
+            for (uint32_t b = 0; b < DECODED_BLOCKS; b++)
+                decoders[w->form](w, group + b * w->group_bytes, values + b * block_words);
+            for (uint32_t row = begin, rows; row < end; row += rows) {
+                rows = tile_height(args->rows - row);
+                const float *const x = tile_x(args, row);
+                const spot s = {
+                    .group = group,
+                    .words = (const uint8_t *)values,
+                    .words_step = block_words * sizeof *values,
+                    .x = x + (size_t)g * w->group * rows,
+                    .sums = x + (x_words + g) * rows,
+                    .acc = acc + (row - begin) * DECODED_BLOCKS * LANES,
+                };
+                decoded_tiles[rows](&t, &s);
+            }
+        }
+        for (uint32_t row = begin; row < end; row += tile_height(args->rows - row)) {
+            t.acc = acc + (row - begin) * DECODED_BLOCKS * LANES;
+            store_tile(args, &t, row, block);
+        }
+    }
+}
+
 void LW_LINEAR(run)(const lw_cpu_linear_args *args, unsigned part, unsigned parts)
 {
     const lw_cpu_weight *const w = args->weight;
@@ -407,13 +502,15 @@ void LW_LINEAR(run)(const lw_cpu_linear_args *args, unsigned part, unsigned part
     lw_pool_share(w->block_count, LW__BLOCKS_UNIT, part, parts, &begin, &end);
     const size_t row_bytes = lw__prepared_x_words(w) * sizeof(float);
     const uint32_t tiles_kept = (uint32_t)size_max(1, PANEL_X_BYTES / (row_bytes * ROWS_MAX));
-    const uint32_t rows_kept = tiles_kept * ROWS_MAX;
+    const uint32_t rows_kept = tiles_kept * ROWS_MAX < ROWS_KEPT_MAX ? tiles_kept * ROWS_MAX : ROWS_KEPT_MAX;
+    const bool decoded = w->read == LW__READ_FLOAT && args->rows > ROWS_DIRECT;
     for (uint32_t row = 0; row < args->rows; row += rows_kept) {
         const uint32_t row_end = args->rows - row < rows_kept ? args->rows : row + rows_kept;
         for (uint32_t block = (uint32_t)begin, next; block < end; block = next) {
             next = block - block % LW__PANEL_BLOCKS + LW__PANEL_BLOCKS;
             if (next > end) next = (uint32_t)end;
-            run_panel(args, row, row_end, block, next);
+            if (decoded) run_decoded(args, row, row_end, block, next);
+            else run_panel(args, row, row_end, block, next);
         }
     }
 }

@@ -98,8 +98,8 @@ LINEAR_INLINE void pairs_run(int form, int blocks, int rows, const tile *t, spot
     const lw_cpu_weight *const w = t->weight;
     const uint32_t steps = w->group / 2 / (uint32_t)pair_step(form);
     pair_spot at = {
-        .words = s.group + w->words_at,
-        .block_bytes = w->group_bytes,
+        .words = s.words,
+        .block_bytes = s.words_step,
         .x = s.x,
         .table_low = t->table_low,
         .table_high = t->table_high,

@@ -23,7 +23,7 @@ enum {
     LW__PANEL_BLOCKS = 8,
     LW__BLOCKS_UNIT = 2,      /* columns are padded to whole pairs of blocks */
     LW__GROUP_UNIT = 32,      /* a group is a multiple of it: whole words in every plane */
-    LW__GROUP_MAX = 1024,     /* prepare holds one group of x on its stack */
+    LW__GROUP_MAX = 256,      /* kernels hold a decoded group of two blocks on their stack */
     LW__DENSE_GROUP = 64,
 };
 
