@@ -1,11 +1,12 @@
 /* The inner chain of the linear op by the bf16 dot, for weights whose codes are exact in bf16. Included by
  * linear.inc.h where LINEAR_PAIRS is defined; the order of groups, scales and sums is the same.
  *
- *   per group, pairs (k, k + 1) ascending: dot = dpbf16(dot, low codes, x); then, where there is a high plane,
+ *   per group, pairs (k, k + 1) ascending: dot = dpbf16(dot, low codes, x); then, where there is a high
+ *   plane,
  *                                          dot = dpbf16(dot, high codes, x)
  * The instruction adds the product of the upper halves and then that of the lower ones, each sum rounded.
- * A 16-bit half, shifted to its code, indexes a table of 32 bf16 values whose entry i is that of the low bits of i:
- * what stands above the code needs no mask.
+ * A 16-bit half, shifted to its code, indexes a table of 32 bf16 values whose entry i is that of the low
+ * bits of i: what stands above the code needs no mask.
  */
 #ifndef LW_DEVICE_CPU_LINEAR_PAIRS_INC_H
 #define LW_DEVICE_CPU_LINEAR_PAIRS_INC_H
@@ -60,7 +61,8 @@ LINEAR_INLINE vi pair_high(int form, const pair_spot *at, int block, int i)
     return _mm512_permutexvar_epi16(shifted, at->table_high);
 }
 
-LINEAR_INLINE void pair_step_run(int form, int blocks, int rows, const pair_spot *at, vf dot[BLOCKS_MAX][ROWS_MAX])
+LINEAR_INLINE void pair_step_run(int form, int blocks, int rows, const pair_spot *at,
+                                 vf dot[BLOCKS_MAX][ROWS_MAX])
 {
     LINEAR_UNROLL
     for (int i = 0; i < pair_step(form); i++) {
@@ -127,11 +129,13 @@ LINEAR_INLINE void pairs_run(int form, int blocks, int rows, const tile *t, spot
     }
 }
 
-/* The x of one group of one row: pairs, the even k in the lower half. The values were bf16 and narrow exactly. */
+/* The x of one group of one row: pairs, the even k in the lower half. The values were bf16 and narrow
+ * exactly. */
 static void pairs_place(const lw_cpu_weight *w, const float *values, float *x, uint32_t rows)
 {
     for (uint32_t k = 0; k < w->group; k += 2) {
-        const uint32_t even = lw_bits_of_float(values[k]) >> 16, odd = lw_bits_of_float(values[k + 1]) & 0xFFFF0000u;
+        const uint32_t even = lw_bits_of_float(values[k]) >> 16;
+        const uint32_t odd = lw_bits_of_float(values[k + 1]) & 0xFFFF0000u;
         const uint32_t pair = odd | even;
         memcpy(&x[k / 2 * rows], &pair, sizeof pair);
     }
