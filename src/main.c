@@ -18,6 +18,7 @@ static const verb verbs[] = {
     { "tokenize", lw_verb_tokenize, "show the token ids of a text" },
     { "devices", lw_verb_devices, "list what can compute here" },
     { "check", lw_verb_check, "compare the forward with stored double-precision references" },
+    { "receipts", lw_verb_receipts, "show that replies are the same however they were made" },
     { "bench", lw_verb_bench, "measure speed and memory" },
 };
 enum { VERB_COUNT = sizeof verbs / sizeof verbs[0] };
