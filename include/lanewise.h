@@ -57,7 +57,7 @@ typedef struct lw_model_options {
     uint32_t chunk_rows;          /* prompt rows of the largest forward; 0: 512 */
     uint32_t queue;               /* requests that may wait for a lane; 0: 256 */
     uint32_t round_ms;            /* of a round that fills a prompt beside replies; 0: three plain rounds */
-    uint32_t drafts_max;          /* drafts that a window may carry; 0: 8 */
+    uint32_t drafts_max;          /* drafts that a window may carry; 0: 15 */
     bool drafts_off;
     int64_t cache_bytes;          /* prompt cache; negative: what is left, at most 16 GiB; 0: none */
     uint64_t memory_bytes;        /* all of it, weights included; 0: what the device has free */

@@ -12,8 +12,6 @@
 enum {
     CHUNK_ROWS_USUAL = 512,
     CACHE_ENTRIES = 64,
-    COPY_MATCH = 3,          /* tokens that agree before a copy is tried: fewer agree by chance */
-    MARK_ROWS = 512,         /* in long prompts a state is kept this often */
     RESERVE_SHARE = 16,      /* of the free bytes, one part in so many is left alone */
 };
 
@@ -133,9 +131,9 @@ static lw_status core_open(lw__lanes *lanes, const lw_model_options *options, lw
         .queue_max = options->queue,
         .cache_bytes = lanes->cache_bytes,
         .cache_entries = CACHE_ENTRIES,
-        .mark_rows = MARK_ROWS,
+        .mark_rows = LW_MARK_ROWS_DEFAULT,
         .round_ns = (uint64_t)options->round_ms * 1000000u,
-        .copy_match = COPY_MATCH,
+        .copy_match = LW_COPY_MATCH_DEFAULT,
         .drafts_max = drafts,
         .clock = clock_read,
     };

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { TOKENS_USUAL = 64, TOKENS_QUICK = 16, CASES_QUICK = 4 };
+enum { TOKENS_USUAL = 64, TOKENS_QUICK = 32, CASES_QUICK = 4 };
 
 static const char receipts_summary[] =
     "Shows that a reply is the same tokens however it was made: with drafts and without, beside others and\n"
@@ -116,7 +116,7 @@ int lw_verb_receipts(const lw_term *term, int argc, char **argv)
           .u32 = &run.tokens,
           .min = 1,
           .max = LW_LIMIT_CONTEXT,
-          .help = "tokens of each reply; default: 64, quick 16" },
+          .help = "tokens of each reply; default: 64, quick 32" },
         { .name = "json", .flag = &run.json, .help = "print one JSON object instead of a table" },
     };
     enum { OWN_COUNT = sizeof own / sizeof own[0] };

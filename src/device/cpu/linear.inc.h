@@ -113,33 +113,41 @@ LINEAR_INLINE void ask_for(const uint8_t *at, size_t bytes)
     for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch(at + i);
 }
 
-/* One step of k: the codes of every block against the x of every row. What is fewer is held in registers. */
+/* Code j of a step in every block against the x of every row; the rows are held in registers. */
+LINEAR_INLINE void few_rows(int form, int blocks, int rows, const step *at, int j, vf dot[BLOCKS_MAX][ROWS_MAX])
+{
+    vf held[ROWS_MAX];
+    LINEAR_UNROLL
+    for (int r = 0; r < rows; r++) held[r] = vf_set(at->x[j * rows + r]);
+    LINEAR_UNROLL
+    for (int b = 0; b < blocks; b++) {
+        const vf code = weight_at(form, at->words + (size_t)b * at->block_bytes, at->high[b], j);
+        LINEAR_UNROLL
+        for (int r = 0; r < rows; r++) dot[b][r] = vf_fma(held[r], code, dot[b][r]);
+    }
+}
+
+/* The same with the codes held, which are fewer. */
+LINEAR_INLINE void many_rows(int form, int blocks, int rows, const step *at, int j, vf dot[BLOCKS_MAX][ROWS_MAX])
+{
+    vf held[BLOCKS_MAX];
+    LINEAR_UNROLL
+    for (int b = 0; b < blocks; b++)
+        held[b] = weight_at(form, at->words + (size_t)b * at->block_bytes, at->high[b], j);
+    LINEAR_UNROLL
+    for (int r = 0; r < rows; r++) {
+        const vf one = vf_set(at->x[j * rows + r]);
+        LINEAR_UNROLL
+        for (int b = 0; b < blocks; b++) dot[b][r] = vf_fma(one, held[b], dot[b][r]);
+    }
+}
+
 LINEAR_INLINE void step_run(int form, int blocks, int rows, const step *at, vf dot[BLOCKS_MAX][ROWS_MAX])
 {
     LINEAR_UNROLL
     for (int j = 0; j < step_of(form); j++) {
-        const float *x = at->x + j * rows;
-        vf held[BLOCKS_MAX];
-        if (rows < blocks) {
-            LINEAR_UNROLL
-            for (int r = 0; r < rows; r++) held[r] = vf_set(x[r]);
-            LINEAR_UNROLL
-            for (int b = 0; b < blocks; b++) {
-                const vf code = weight_at(form, at->words + (size_t)b * at->block_bytes, at->high[b], j);
-                LINEAR_UNROLL
-                for (int r = 0; r < rows; r++) dot[b][r] = vf_fma(held[r], code, dot[b][r]);
-            }
-        } else {
-            LINEAR_UNROLL
-            for (int b = 0; b < blocks; b++)
-                held[b] = weight_at(form, at->words + (size_t)b * at->block_bytes, at->high[b], j);
-            LINEAR_UNROLL
-            for (int r = 0; r < rows; r++) {
-                const vf one = vf_set(x[r]);
-                LINEAR_UNROLL
-                for (int b = 0; b < blocks; b++) dot[b][r] = vf_fma(one, held[b], dot[b][r]);
-            }
-        }
+        if (rows < blocks) few_rows(form, blocks, rows, at, j, dot);
+        else many_rows(form, blocks, rows, at, j, dot);
     }
 }
 

@@ -61,27 +61,31 @@ LINEAR_INLINE vi pair_high(int form, const pair_spot *at, int block, int i)
     return _mm512_permutexvar_epi16(shifted, at->table_high);
 }
 
+/* The pairs of one row against those of every block: the low plane, then the high one. */
+LINEAR_INLINE void pair_row(int form, int blocks, int r, vf one, vi planes[2][BLOCKS_MAX],
+                            vf dot[BLOCKS_MAX][ROWS_MAX])
+{
+    LINEAR_UNROLL
+    for (int b = 0; b < blocks; b++) {
+        dot[b][r] = pair_dot(dot[b][r], planes[0][b], one);
+        if (pair_high_bits(form) > 0) dot[b][r] = pair_dot(dot[b][r], planes[1][b], one);
+    }
+}
+
 LINEAR_INLINE void pair_step_run(int form, int blocks, int rows, const pair_spot *at,
                                  vf dot[BLOCKS_MAX][ROWS_MAX])
 {
     LINEAR_UNROLL
     for (int i = 0; i < pair_step(form); i++) {
         const float *x = at->x + i * rows;
-        vi low[BLOCKS_MAX], high[BLOCKS_MAX];
+        vi planes[2][BLOCKS_MAX];
         LINEAR_UNROLL
         for (int b = 0; b < blocks; b++) {
-            low[b] = pair_low(form, at, b, i);
-            if (pair_high_bits(form) > 0) high[b] = pair_high(form, at, b, i);
+            planes[0][b] = pair_low(form, at, b, i);
+            if (pair_high_bits(form) > 0) planes[1][b] = pair_high(form, at, b, i);
         }
         LINEAR_UNROLL
-        for (int r = 0; r < rows; r++) {
-            const vf one = vf_set(x[r]);
-            LINEAR_UNROLL
-            for (int b = 0; b < blocks; b++) {
-                dot[b][r] = pair_dot(dot[b][r], low[b], one);
-                if (pair_high_bits(form) > 0) dot[b][r] = pair_dot(dot[b][r], high[b], one);
-            }
-        }
+        for (int r = 0; r < rows; r++) pair_row(form, blocks, r, vf_set(x[r]), planes, dot);
     }
 }
 
