@@ -64,6 +64,8 @@ typedef struct lw_model_options {
     bool specials_anywhere; /* added special tokens match in message text too, as other servers have it */
     void (*progress)(void *context, uint64_t bytes_done, uint64_t bytes_all);
     void *progress_context;
+    uint32_t draft_match;         /* tokens that agree before a copy is drafted, at least 3; 0: 8 */
+    const char *costs_dir;        /* keeps what rounds were timed to take; NULL: timed at each open */
 } lw_model_options;
 
 /* Every option at its default; to be changed member by member. */

@@ -26,6 +26,7 @@ enum {
     LW__API_ROUND_MS_MAX = 60000,
     LW__API_DRAFTS_USUAL = 15,
     LW__API_DRAFTS_MAX = 64,
+    LW__API_DRAFT_MATCH_MAX = 1024,
     LW__API_LOGPROBS_MAX = 20,
     LW__API_BIASES_MAX = 1024,
     LW__API_MARKS_FIRST = 8,    /* marks kept from a prompt's beginning: what many conversations share */

@@ -69,7 +69,9 @@ typedef struct lw_receipts_options {
 lw_status lw_receipts_collect(const lw_asker *asker, const lw_receipts_options *options,
                               lw_receipt receipts[LW_RECEIPTS_MAX], size_t *count, lw_diag *d) LW_MUST_USE;
 
-/* Everything equal, the control caught, and evidence where it is needed. */
+/* Everything was equal, and the control was caught. */
 bool lw_receipt_holds(const lw_receipt *receipt);
+/* What the law is about took place: without a draft kept, drafts were not shown to be harmless. */
+bool lw_receipt_is_shown(const lw_receipt *receipt);
 
 #endif

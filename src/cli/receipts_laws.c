@@ -184,5 +184,10 @@ bool lw_receipt_holds(const lw_receipt *receipt)
     for (size_t i = 0; i < SAMPLINGS; i++) {
         if (receipt->asked[i] == 0 || receipt->equal[i] != receipt->asked[i]) return false;
     }
-    return receipt->control_caught && (receipt->evidence_name == NULL || receipt->evidence > 0);
+    return receipt->control_caught;
+}
+
+bool lw_receipt_is_shown(const lw_receipt *receipt)
+{
+    return receipt->evidence_name == NULL || receipt->evidence > 0;
 }

@@ -45,6 +45,8 @@ static lw_status model_turn(void *context, lw_way way, lw_diag *d)
     options.isa = m->options->isa;
     options.context = m->options->context;
     options.chunk_rows = way == LW_WAY_CUT ? CUT_ROWS : m->options->chunk_rows;
+    /* More drafts than serving would try, right and wrong ones. */
+    options.draft_match = 3;
     if (way != LW_WAY_SERVED) {
         options.lanes = 1;
         options.cache_bytes = 0;
