@@ -64,6 +64,8 @@ int main(int argc, char **argv)
 {
     /* A reader that went away is seen as a failed write, so that replies end between two tokens. */
     signal(SIGPIPE, SIG_IGN);
-    const lw_term term = lw_term_make(getenv("NO_COLOR"));
+    lw_term term = lw_term_make(getenv("NO_COLOR"));
+    term.cache_home = getenv("XDG_CACHE_HOME");
+    term.home = getenv("HOME");
     exit(lw_out_finish(dispatch(&term, argc, argv)));
 }

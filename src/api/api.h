@@ -77,6 +77,9 @@ struct lw_prompt {
 lw_status lw__api_encode(const lw_model *model, lw_text text, const lw_encode_options *options, lw_ids *out,
                          lw_diag *d) LW_MUST_USE;
 lw_prompt *lw__prompt_make(void);
+/* Marks the tokens that open messages; then one place more. */
+void lw__prompt_mark_openings(const lw_model *model, lw_prompt *prompt);
+void lw__prompt_mark(lw_prompt *prompt, size_t position);
 void lw__api_learn_opening(lw_model *model);
 
 /* A chat request that was judged; messages are evened out: contents are strings, tool arguments objects. */

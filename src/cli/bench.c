@@ -373,7 +373,7 @@ int lw_verb_bench(const lw_term *term, int argc, char **argv)
     lw_diag d;
     lw_status status = bench_run(&b, term, name, &d);
     if (status == LW_OK) status = bench_server(&b, &d);
-    if (status != LW_OK) code = lw_error("%s", d.text);
+    if (status != LW_OK) code = lw_term_error("%s", d.text);
     else report(&b, name);
     bench_close(&b);
     return code;

@@ -13,6 +13,7 @@ typedef struct timed {
     lw_http_call call;
     uint64_t sent_ns, first_ns, last_ns;
     uint32_t prompt_tokens, cached_tokens, tokens;
+    double tokens_per_s;     /* as the server says; 0: it does not */
     bool has_ended;
 } timed;
 
@@ -69,6 +70,8 @@ static lw_status line_hear(timed *t, const char *line, lw_diag *d)
         if (t->first_ns == 0) t->first_ns = t->last_ns;
     }
     usage_read(json_object_get(event, "usage"), t);
+    const json_t *timings = json_object_get(json_object_get(event, "lanewise"), "timings");
+    if (timings != NULL) t->tokens_per_s = json_number_value(json_object_get(timings, "tokens_per_second"));
     const lw_status status =
         failure == NULL ? LW_OK : lw_fail(d, LW_IO, "the server ended a stream: %s", failure);
     json_decref(event);
@@ -108,6 +111,15 @@ static lw_status streams_hear(timed *streams, uint32_t count, lw_diag *d)
     }
 }
 
+/* Text may come in lumps, where characters have several tokens; a server that times its tokens knows better.
+ */
+static double stream_rate(const timed *t)
+{
+    if (t->tokens_per_s > 0) return t->tokens_per_s;
+    if (t->last_ns <= t->first_ns || t->tokens < 2) return 0;
+    return (t->tokens - 1) / ((double)(t->last_ns - t->first_ns) / 1e9);
+}
+
 static void row_fill(const timed *streams, uint32_t count, lw_bench_row *row)
 {
     uint64_t last = 0;
@@ -117,8 +129,7 @@ static void row_fill(const timed *streams, uint32_t count, lw_bench_row *row)
         row->cached_tokens += t->cached_tokens;
         row->tokens += t->tokens;
         row->first_ms += (double)(t->first_ns - t->sent_ns) / 1e6 / count;
-        if (t->last_ns > t->first_ns && t->tokens > 1)
-            row->stream_tokens_per_s += (t->tokens - 1) / ((double)(t->last_ns - t->first_ns) / 1e9) / count;
+        row->stream_tokens_per_s += stream_rate(t) / count;
         if (t->last_ns > last) last = t->last_ns;
     }
     if (last > streams[0].sent_ns)

@@ -53,9 +53,9 @@ static void receipt_print(const lw_receipt *receipt)
     if (receipt->evidence_name != NULL)
         snprintf(evidence, sizeof evidence, "%" PRIu64 " %s", receipt->evidence, receipt->evidence_name);
     const char *shown = lw_receipt_is_shown(receipt) ? "holds" : "not shown";
-    printf("%-22s greedy %7s   sampled %7s   control %-7s %-10s %s\n", receipt->name, greedy, sampled,
+    printf("%-22s greedy %7s   sampled %7s   control %-7s %s%s%s\n", receipt->name, greedy, sampled,
            receipt->control_caught ? "caught" : "MISSED", lw_receipt_holds(receipt) ? shown : "FAILS",
-           evidence);
+           evidence[0] != '\0' ? "   " : "", evidence);
     if (receipt->difference[0] != '\0') printf("    %s\n", receipt->difference);
 }
 
@@ -94,7 +94,7 @@ static int receipts_collect(const receipts_run *run, const lw_asker *asker)
     lw_diag d;
     const lw_status status = lw_receipts_collect(asker, &options, receipts, &count, &d);
     lw_progress_line_clear(&line);
-    return status == LW_OK ? receipts_report(run, receipts, count) : lw_error("%s", d.text);
+    return status == LW_OK ? receipts_report(run, receipts, count) : lw_term_error("%s", d.text);
 }
 
 static int receipts_model(const receipts_run *run, const char *dir)
@@ -108,7 +108,7 @@ static int receipts_model(const receipts_run *run, const char *dir)
         .tokens = run->tokens,
     };
     lw_receipt_model *model = lw_receipt_model_make(&options);
-    if (model == NULL) return lw_error("no memory for a model");
+    if (model == NULL) return lw_term_error("no memory for a model");
     const lw_asker asker = lw_receipt_model_asker(model);
     const int code = receipts_collect(run, &asker);
     lw_receipt_model_free(model);
@@ -119,7 +119,7 @@ static int receipts_url(const receipts_run *run)
 {
     lw_receipt_url url = { .tokens = run->tokens };
     lw_diag d;
-    if (lw_http_server_parse(run->url, &url.server, &d) != LW_OK) return lw_error("%s", d.text);
+    if (lw_http_server_parse(run->url, &url.server, &d) != LW_OK) return lw_term_error("%s", d.text);
     url.server.api_key = run->api_key;
     const lw_asker asker = lw_receipt_url_asker(&url);
     return receipts_collect(run, &asker);
