@@ -19,7 +19,7 @@ VENV := build/venv
 VERSION := 0.1.0
 
 # ---------------------------------------------------------------- libraries
-PACKAGES := libpcre2-8 libutf8proc jansson libcrypto
+PACKAGES := libpcre2-8 libutf8proc jansson libcrypto libevent_core
 GOALS := $(or $(MAKECMDGOALS),all)
 TEST_GOALS := test check programs nightly asan tsan fuzz replay
 ifneq ($(filter-out help clean deps demo venv format format-long tidy,$(GOALS)),)
