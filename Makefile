@@ -64,7 +64,7 @@ SOURCES := $(filter-out src/device/cpu/avx%,$(SOURCES))
 endif
 OBJECTS := $(SOURCES:%.c=$(OUT)/%.o)
 LIBRARY := $(OUT)/liblanewise.a
-REF_OBJECTS := $(patsubst %.c,$(OUT)/%.o,$(sort $(wildcard tests/ref/*.c)))
+REF_OBJECTS := $(patsubst %.c,$(OUT)/%.o,$(sort $(wildcard tests/ref/*.c tests/fake/*.c)))
 TEST_SOURCES := $(sort $(wildcard tests/unit/*.c tests/law/*.c tests/golden/*.c))
 TESTS := $(TEST_SOURCES:%.c=$(OUT)/%)
 CANARIES := $(patsubst %.c,$(OUT)/%,$(sort $(wildcard tests/canary/*.c)))

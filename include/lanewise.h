@@ -53,12 +53,10 @@ typedef struct lw_model_options {
     const char *isa;              /* NULL: the best that this CPU runs */
     uint32_t threads;             /* 0: as many as the CPUs of this process */
     uint32_t lanes;               /* replies at once; 0: as many as fit, at most 8 */
-    uint32_t
-        context; /* positions of one reply with its prompt; 0: the least of the model's, 32,768, what fits */
+    uint32_t context;             /* positions of one reply and its prompt; 0: the model's, at most 32,768 */
     uint32_t chunk_rows;          /* prompt rows of the largest forward; 0: 512 */
     uint32_t queue;               /* requests that may wait for a lane; 0: 256 */
-    uint32_t
-        round_ms; /* goal for a round that mixes prompt rows into running replies; 0: three plain rounds */
+    uint32_t round_ms;            /* of a round that fills a prompt beside replies; 0: three plain rounds */
     uint32_t drafts_max;          /* drafts that a window may carry; 0: 8 */
     bool drafts_off;
     int64_t cache_bytes;          /* prompt cache; negative: what is left, at most 16 GiB; 0: none */
@@ -68,7 +66,10 @@ typedef struct lw_model_options {
     void *progress_context;
 } lw_model_options;
 
-/* Opens the folder of a checkpoint. */
+/* Every option at its default; to be changed member by member. */
+LW_API void lw_model_options_init(lw_model_options *options);
+
+/* Opens the folder of a checkpoint. options NULL: the defaults. */
 LW_API lw_result lw_model_open(const char *dir, const lw_model_options *options, lw_model **out,
                                lw_error *error);
 /* Ends all replies without another event. */
@@ -109,8 +110,9 @@ typedef struct lw_prompt lw_prompt;
 
 /* Renders a conversation through the model's chat template. request is a JSON object with "messages" and
  * optionally "tools", "chat_template_kwargs" and "add_generation_prompt" (default true); other members are
- * ignored. Text that came in messages never becomes a special token unless the model was opened with
- * specials_anywhere. */
+ * ignored. A null or missing content is empty, text parts are joined by line ends, tool arguments in a string
+ * are read as the object that they spell. Text that came in messages never becomes a special token unless the
+ * model was opened with specials_anywhere. */
 LW_API lw_result lw_prompt_chat(const lw_model *model, const char *request, size_t count, lw_prompt **out,
                                 lw_error *error);
 
@@ -124,6 +126,8 @@ LW_API lw_result lw_prompt_ids(const lw_model *model, const int32_t *ids, size_t
                                lw_error *error);
 LW_API void lw_prompt_free(lw_prompt *prompt);
 LW_API const int32_t *lw_prompt_read_ids(const lw_prompt *prompt, size_t *count);
+/* Ascending positions where messages and the generation prompt begin: the first few and the latest. */
+LW_API const uint32_t *lw_prompt_read_marks(const lw_prompt *prompt, size_t *count);
 /* True when the prompt ends inside a reasoning block that it opened itself. */
 LW_API bool lw_prompt_is_thinking(const lw_prompt *prompt);
 
@@ -160,6 +164,9 @@ typedef struct lw_request_options {
     size_t bias_count;
 } lw_request_options;
 
+/* The model's own sampling, all the room that is left, no log-probabilities. */
+LW_API void lw_request_options_init(const lw_model *model, lw_request_options *options);
+
 typedef enum lw_event_kind {
     LW_EVENT_NONE,                /* nothing to read now */
     LW_EVENT_FILLING,             /* the prompt went on: see rows */
@@ -169,17 +176,17 @@ typedef enum lw_event_kind {
 
 typedef enum lw_end { LW_END_STOP, LW_END_LENGTH, LW_END_CANCELLED, LW_END_FAILED } lw_end;
 
-typedef struct lw_logprob {
+typedef struct lw_token_logprob {
     int32_t id;
     float logprob;                /* natural; of raw logits at temperature 1, before penalties and biases */
-} lw_logprob;
+} lw_token_logprob;
 
 typedef struct lw_event {
     lw_event_kind kind;
     int32_t id;                   /* TOKEN */
     bool is_end_token;            /* TOKEN: one that ends the reply; part of its ids, not of its text */
     float logprob;                /* TOKEN, when asked for */
-    const lw_logprob *top;        /* valid until the next read of this reply */
+    const lw_token_logprob *top;  /* valid until the next read of this reply */
     uint32_t top_count;
     uint32_t rows_done, rows;     /* FILLING: of the prompt */
     lw_end end;                   /* END */

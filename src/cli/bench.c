@@ -40,12 +40,18 @@ typedef struct spread {
     double min, median, max;
 } spread;
 
-static const char bench_summary[] = "Measures prompt and reply tokens a second, the memory that a loaded "
-                                    "model takes, and the share of this machine's\n"
-                                    "read bandwidth (measured in the same run) that decoding uses. --synth "
-                                    "takes no MODEL: random weights at the shape\n"
-                                    "of a real checkpoint; only a header is written (under /tmp, removed at "
-                                    "once), the weights are made in memory.";
+typedef struct results {
+    char device[128];
+    spread prompt, decode; /* tokens a second */
+    spread reads;          /* bytes a second */
+    double share;          /* of the read bandwidth, that decoding uses */
+} results;
+
+static const char bench_summary[] =
+    "Measures prompt and reply tokens a second, the memory that a loaded model takes, and the share\n"
+    "of this machine's read bandwidth (measured in the same run) that decoding uses. --synth takes no\n"
+    "MODEL: random weights at the shape of a real checkpoint; only a header is written (under /tmp,\n"
+    "removed at once), the weights are made in memory.";
 
 static const char bench_examples[] =
     "  lanewise bench models/lfm3-mlx4\n"
@@ -215,44 +221,67 @@ static spread spread_of(double *values, uint32_t count)
     return (spread){ .min = values[0], .median = (lower + upper) / 2, .max = values[count - 1] };
 }
 
-static json_t *spread_object(spread s)
+static void add_spread(json_t *object, const char *name, spread s)
 {
-    return json_pack("{s:f, s:f, s:f}", "median", s.median, "min", s.min, "max", s.max);
+    json_object_set_new(object, name,
+                        json_pack("{s:f, s:f, s:f}", "median", s.median, "min", s.min, "max", s.max));
 }
 
-static void report(bench *b, const char *name)
+static void add_count(json_t *object, const char *name, uint64_t count)
 {
-    char device[128];
-    lw_engine_describe(b->model.engine, device, sizeof device);
-    const spread prompt = spread_of(b->prompt_rates, b->reps), decode = spread_of(b->decode_rates, b->reps);
-    const spread reads = spread_of(b->read_rates, b->reps);
-    const double share = decode.median * (double)b->token_bytes / reads.median;
-    if (b->json) {
-        lw_out_json(json_pack(
-            "{s:s, s:s, s:i, s:i, s:i, s:o, s:o, s:I, s:I, s:o, s:f, s:I, s:I}", "model", name, "device",
-            device, "prompt_tokens", (int)b->prompt, "decode_tokens", (int)b->decode, "reps", (int)b->reps,
-            "prompt_tok_s", spread_object(prompt), "decode_tok_s", spread_object(decode), "weight_bytes",
-            (json_int_t)b->weight_bytes, "bytes_per_token", (json_int_t)b->token_bytes, "read_bytes_s",
-            spread_object(reads), "bandwidth_share", share, "anon_bytes", (json_int_t)b->anon_after,
-            "anon_bytes_before_load", (json_int_t)b->anon_before));
-        return;
-    }
-    const double mib = 1 << 20;
-    printf("model       %s%s\ndevice      %s\n", name, b->synth_name != NULL ? " (random weights)" : "",
-           device);
-    printf("prompt      %10.1f tok/s (%.1f to %.1f), %u tokens\n", prompt.median, prompt.min, prompt.max,
-           b->prompt);
-    printf("decode      %10.1f tok/s (%.1f to %.1f), %u tokens\n", decode.median, decode.min, decode.max,
-           b->decode);
-    printf("per token   %10.1f MiB of weights read, as stored in the checkpoint\n",
-           (double)b->token_bytes / mib);
-    printf("bandwidth   %10.1f GB/s (%.1f to %.1f) read here; decoding uses %.0f %%\n", reads.median * 1e-9,
-           reads.min * 1e-9, reads.max * 1e-9, share * 100);
-    printf("memory      %10.1f MiB resident and anonymous after loading (%.1f before), for %.1f MiB of "
-           "weights\n",
+    json_object_set_new(object, name, json_integer((json_int_t)count));
+}
+
+static void print_json(const bench *b, const char *name, const results *r)
+{
+    json_t *object = json_object();
+    json_object_set_new(object, "model", json_string(name));
+    json_object_set_new(object, "device", json_string(r->device));
+    add_count(object, "prompt_tokens", b->prompt);
+    add_count(object, "decode_tokens", b->decode);
+    add_count(object, "reps", b->reps);
+    add_spread(object, "prompt_tok_s", r->prompt);
+    add_spread(object, "decode_tok_s", r->decode);
+    add_spread(object, "read_bytes_s", r->reads);
+    json_object_set_new(object, "bandwidth_share", json_real(r->share));
+    add_count(object, "weight_bytes", b->weight_bytes);
+    add_count(object, "bytes_per_token", b->token_bytes);
+    add_count(object, "anon_bytes", b->anon_after);
+    add_count(object, "anon_bytes_before_load", b->anon_before);
+    lw_out_json(object);
+}
+
+static void print_rate(const char *what, spread rate, uint32_t tokens)
+{
+    printf("%-11s %10.1f tok/s (%.1f to %.1f), %u tokens\n", what, rate.median, rate.min, rate.max, tokens);
+}
+
+static void print_plain(const bench *b, const char *name, const results *r)
+{
+    const double mib = 1 << 20, giga = 1e9;
+    printf("model       %s%s\n", name, b->synth_name != NULL ? " (random weights)" : "");
+    printf("device      %s\n", r->device);
+    print_rate("prompt", r->prompt, b->prompt);
+    print_rate("decode", r->decode, b->decode);
+    printf("per token   %10.1f MiB of weights read, as stored\n", (double)b->token_bytes / mib);
+    printf("bandwidth   %10.1f GB/s (%.1f to %.1f) read here; decoding uses %.0f %%\n",
+           r->reads.median / giga, r->reads.min / giga, r->reads.max / giga, r->share * 100);
+    printf("memory      %10.1f MiB anonymous after loading (%.1f before), for %.1f MiB of weights\n",
            (double)b->anon_after / mib, (double)b->anon_before / mib, (double)b->weight_bytes / mib);
-    printf("            median (least to most) of %u repetitions, prompt, decode and bandwidth in turn\n",
-           b->reps);
+    printf("medians (least to most) of %u repetitions: prompt, decode and bandwidth in turn\n", b->reps);
+}
+
+static void report(const bench *b, const char *name)
+{
+    results r = {
+        .prompt = spread_of(b->prompt_rates, b->reps),
+        .decode = spread_of(b->decode_rates, b->reps),
+        .reads = spread_of(b->read_rates, b->reps),
+    };
+    r.share = r.decode.median * (double)b->token_bytes / r.reads.median;
+    lw_engine_describe(b->model.engine, r.device, sizeof r.device);
+    if (b->json) print_json(b, name, &r);
+    else print_plain(b, name, &r);
 }
 
 static void bench_close(bench *b)

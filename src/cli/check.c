@@ -4,72 +4,72 @@
 #include "cli/verbs.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #define RATIO_POOLED_MAX 1.05
 #define RATIO_PROMPT_MAX 1.15
 
 enum { ARENA_BYTES_MAX = 1 << 30 };
 
-static const char check_summary[] = "Compares the forward with MODEL/ref64.safetensors: per layer, how far "
-                                    "our rows lie from double precision against\n"
-                                    "how far a bf16 run of the reference code lies from it; logits; and the "
-                                    "greedy tokens, the reference's own fed.\n"
-                                    "Exit code 1 where a rule is broken, saying which.";
+static const char check_summary[] =
+    "Compares the forward with MODEL/ref64.safetensors: per layer, how far our rows lie from double\n"
+    "precision against how far a bf16 run of the reference code lies from it; logits; and the greedy\n"
+    "tokens, the reference's own fed. Exit code 1 where a rule is broken, saying which.";
 
 static const char check_examples[] = "  lanewise check models/lfm3-mlx4\n"
                                      "  lanewise check models/lfm3-mlx4 --isa generic --threads 2 --json\n";
 
-/* Prints into list one line for each broken rule. */
-static void judge_layers(const lw_check *check, json_t *list)
+/* Adds a line to the list of broken rules. */
+LW_PRINTF(2, 3) static void broken(json_t *list, const char *format, ...)
 {
-    for (uint32_t plane = 1; plane <= check->ref.layer_count; plane++) {
-        const double pooled = lw_check_ratio(check, plane, LW_CHECK_PROMPTS);
-        if (isnan(pooled)) {
-            json_array_append_new(
-                list, json_sprintf("layer %u: rows without a number, or never traced", plane - 1));
-            continue;
-        }
-        if (!(pooled <= RATIO_POOLED_MAX)) {
-            json_array_append_new(
-                list, json_sprintf("layer %u: distance over bf16 gap is %.3f pooled, at most %.2f "
-                                   "is allowed",
-                                   plane - 1, pooled, RATIO_POOLED_MAX));
-        }
-        for (uint32_t j = 0; j < LW_CHECK_PROMPTS; j++) {
-            const double ratio = lw_check_ratio(check, plane, j);
-            if (ratio <= RATIO_PROMPT_MAX) continue;
-            json_array_append_new(list,
-                                  json_sprintf("layer %u: distance over bf16 gap is %.3f for prompt p%u, at "
-                                               "most %.2f is allowed",
-                                               plane - 1, ratio, j, RATIO_PROMPT_MAX));
-        }
+    char text[256];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    json_array_append_new(list, json_string(text));
+}
+
+static void judge_layer(const lw_check *check, uint32_t plane, json_t *list)
+{
+    const uint32_t layer = plane - 1;
+    const double pooled = lw_check_ratio(check, plane, LW_CHECK_PROMPTS);
+    if (isnan(pooled)) {
+        broken(list, "layer %u: rows without a number, or never traced", layer);
+        return;
+    }
+    if (pooled > RATIO_POOLED_MAX) {
+        broken(list, "layer %u: distance over bf16 gap is %.3f pooled; the limit is %.2f", layer, pooled,
+               RATIO_POOLED_MAX);
+    }
+    for (uint32_t j = 0; j < LW_CHECK_PROMPTS; j++) {
+        const double ratio = lw_check_ratio(check, plane, j);
+        if (ratio <= RATIO_PROMPT_MAX) continue;
+        broken(list, "layer %u: distance over bf16 gap is %.3f for prompt p%u; the limit is %.2f", layer,
+               ratio, j, RATIO_PROMPT_MAX);
     }
 }
 
 static void judge_tops(const lw_check_tops *tops, const char *what, json_t *list)
 {
     if (tops->wrong == 0) return;
-    json_array_append_new(
-        list, json_sprintf("%s: %u rows have another top token although the reference leads by more "
-                           "than %.1f",
-                           what, tops->wrong, LW_CHECK_MARGIN));
+    broken(list, "%s: %u rows have another top token though the reference leads by more than %.1f", what,
+           tops->wrong, LW_CHECK_MARGIN);
 }
 
+/* The broken rules as texts. */
 static json_t *judge(const lw_check *check)
 {
     json_t *list = json_array();
     uint32_t rows = 0;
     for (unsigned j = 0; j < LW_CHECK_PROMPTS; j++) rows += check->ref.prompts[j].row_count;
     if (check->embed_rows != rows || check->embed_rows_wrong > 0) {
-        json_array_append_new(list,
-                              json_sprintf("embedding: of %u stored rows %u were seen and %u differ from the "
-                                           "dequantised row rounded to bf16",
-                                           rows, check->embed_rows, check->embed_rows_wrong));
+        broken(list, "embedding: of %u stored rows %u were seen, %u of them not the dequantised row as bf16",
+               rows, check->embed_rows, check->embed_rows_wrong);
     }
-    judge_layers(check, list);
-    if (!isfinite(check->logit_distance_sum)) json_array_append_new(list, json_string("logits: not finite"));
+    for (uint32_t plane = 1; plane <= check->ref.layer_count; plane++) judge_layer(check, plane, list);
+    if (!isfinite(check->logit_distance_sum)) broken(list, "logits: not finite");
     judge_tops(&check->tops, "logits", list);
     judge_tops(&check->greedy, "greedy", list);
     return list;

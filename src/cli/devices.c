@@ -8,11 +8,12 @@
 #include <unistd.h>
 
 static const char devices_summary[] =
-    "Lists the devices of this build and whether they open on this machine, the instruction sets that its "
-    "processor\n"
-    "offers to the cpu device (the best comes last and is the default), threads and memory.";
+    "Lists the devices of this build and whether they open on this machine, the instruction sets that\n"
+    "its processor offers to the cpu device (the best comes last and is the default), threads and\n"
+    "memory.";
 
-static const char devices_examples[] = "  lanewise devices\n  lanewise devices --json\n";
+static const char devices_examples[] = "  lanewise devices\n"
+                                       "  lanewise devices --json\n";
 
 static const char *const isas[] = { "generic", "avx2", "avx512f", "avx512bf16" };
 enum { ISA_COUNT = sizeof isas / sizeof isas[0] };

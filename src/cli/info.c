@@ -11,9 +11,9 @@
 
 enum { UNUSED_SHOWN = 12 };
 
-static const char info_summary[] = "Says what a model folder holds, and whether this build serves it: exit "
-                                   "code 0 if it does, 1 if not. Models of\n"
-                                   "unknown kinds are described too.";
+static const char info_summary[] =
+    "Says what a model folder holds, and whether this build serves it: exit code 0 if it does, 1 if\n"
+    "not. Models of unknown kinds are described too.";
 
 static const char info_examples[] = "  lanewise info models/lfm3-mlx4\n"
                                     "  lanewise info models/lfm3-mlx4 --json\n";

@@ -9,11 +9,10 @@
 #include <string.h>
 
 static const char run_summary[] =
-    "Answers one prompt, or chats. The reply goes to standard output as it is made, timings to standard "
-    "error.\n"
-    "Without -p, --ids and --chat the prompt is standard input. Sampling follows the model's "
-    "generation_config.json,\n"
-    "else it is greedy; without --seed the seed comes from the prompt, so equal calls give equal replies.";
+    "Answers one prompt, or chats. The reply goes to standard output as it is made, timings to\n"
+    "standard error. Without -p, --ids and --chat the prompt is standard input. Sampling follows the\n"
+    "model's generation_config.json, else it is greedy; without --seed the seed comes from the\n"
+    "prompt, so equal calls give equal replies.";
 
 static const char run_examples[] =
     "  lanewise run models/lfm3-mlx4 -p 'Count to five.'\n"
@@ -178,7 +177,8 @@ static int run_once(lw_run *run)
     int code = LW_EXIT_OK;
     if (status != LW_OK) code = lw_error("%s", d.text);
     else lw_run_report(run, &reply);
-    if (status == LW_OK && lw_interrupted()) code = LW_EXIT_INTERRUPTED;
+    const bool is_cut = status == LW_OK && reply.result.finish == LW_FINISH_STOPPED;
+    if (is_cut && lw_interrupted()) code = LW_EXIT_INTERRUPTED;
     lw_reply_deinit(&reply);
     lw_ids_deinit(&prompt);
     return code;

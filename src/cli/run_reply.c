@@ -4,13 +4,11 @@
 #include "base/sha256.h"
 #include "cli/think.h"
 
-#include <stdlib.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { TOKENS_DEFAULT = 1024, PROMPT_TAIL_IDS = 8, PROMPT_TAIL_BYTES = 256 };
-
-static const char dim_begin[] = "\033[2m", dim_end[] = "\033[0m";
 
 /* What the callbacks of one generation share. */
 typedef struct printer {
@@ -24,6 +22,12 @@ typedef struct printer {
     lw_status status; /* of the printer itself */
 } printer;
 
+static bool print_dim(bool is_dim)
+{
+    const char *code = is_dim ? "\033[2m" : "\033[0m";
+    return lw_out_write(code, strlen(code));
+}
+
 /* Streams bytes[0, count): the tag that opens a block stands before the dimmed part, the one that closes it
  * inside. */
 static bool print_text(printer *p, const char *bytes, size_t count)
@@ -35,7 +39,7 @@ static bool print_text(printer *p, const char *bytes, size_t count)
         const size_t part = lw_think_scan(&p->think, bytes + at, count - at);
         if (!lw_out_write(bytes + at, part)) return false;
         at += part;
-        if (dims && p->think.inside != inside && !lw_out_write(inside ? dim_end : dim_begin, 4)) return false;
+        if (dims && p->think.inside != inside && !print_dim(!inside)) return false;
     }
     return true;
 }
@@ -114,7 +118,8 @@ static lw_status tokens_limit(const lw_run *run, size_t prompt_tokens, uint32_t 
     /* The last token of a reply takes no position: a full context still gives one. */
     const uint32_t left = context - (uint32_t)prompt_tokens;
     const uint32_t asked = run->tokens_max != 0 ? run->tokens_max : TOKENS_DEFAULT;
-    *limit = asked < left ? asked : left > 0 ? left : 1;
+    *limit = asked < left ? asked : left;
+    if (*limit == 0) *limit = 1;
     return LW_OK;
 }
 
@@ -151,7 +156,7 @@ static void finish_line(printer *p)
 {
     const lw_buf *text = &p->reply->text;
     if (p->run->json || p->reply->reader_gone) return;
-    if (p->run->term.has_color && p->think.inside) lw_out_write(dim_end, 4);
+    if (p->run->term.has_color && p->think.inside) print_dim(false);
     if (text->count > 0 && text->bytes[text->count - 1] == '\n') return;
     p->reply->reader_gone = !lw_out_write("\n", 1);
 }
@@ -175,7 +180,7 @@ lw_status lw_run_reply(lw_run *run, const lw_ids *prompt, lw_reply *reply, lw_di
     };
     lw_buf_init(&p.piece, 0);
     lw_interrupt_arm();
-    if (!run->json && run->term.has_color && p.think.inside) reply->reader_gone = !lw_out_write(dim_begin, 4);
+    if (!run->json && run->term.has_color && p.think.inside) reply->reader_gone = !print_dim(true);
     status = generate(&p, prompt, limit, d);
     finish_line(&p);
     lw_buf_deinit(&p.piece);

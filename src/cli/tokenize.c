@@ -13,9 +13,8 @@ typedef struct tokenize {
 } tokenize;
 
 static const char tokenize_summary[] =
-    "Prints the token ids of TEXT, or of standard input. The tokenizer's post-processor is applied (a BOS "
-    "where the\n"
-    "model wants one) and special tokens are recognised, as for `lanewise run --raw`.";
+    "Prints the token ids of TEXT, or of standard input. The tokenizer's post-processor is applied (a\n"
+    "BOS where the model wants one) and special tokens are recognised, as for `lanewise run --raw`.";
 
 static const char tokenize_examples[] = "  lanewise tokenize models/lfm3-mlx4 'Hello, world'\n"
                                         "  lanewise tokenize models/lfm3-mlx4 --pieces '<|im_start|>user'\n"

@@ -8,6 +8,7 @@
 #define LW_LANE_ENGINE_H
 
 #include "device/device.h"
+#include "lane/finish.h"
 #include "lane/sample.h"
 #include "model/checkpoint.h"
 
@@ -60,8 +61,6 @@ lw_status lw_stream_logits(lw_stream *stream, uint32_t index, const float **logi
 void lw_stream_commit(lw_stream *stream, uint32_t kept);
 
 /* ---- one reply from start to end ---- */
-
-typedef enum lw_finish { LW_FINISH_END, LW_FINISH_LENGTH, LW_FINISH_STOPPED } lw_finish;
 
 typedef struct lw_generate_options {
     lw_sampling sampling;

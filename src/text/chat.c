@@ -62,7 +62,8 @@ static lw_status read_file(const char *path, lw_buf *out, lw_diag *d)
     return status;
 }
 
-static lw_status folder_path(const char *model_dir, const char *file, char to[static PATH_BYTES_MAX], lw_diag *d)
+static lw_status folder_path(const char *model_dir, const char *file, char to[static PATH_BYTES_MAX],
+                             lw_diag *d)
 {
     const int count = snprintf(to, PATH_BYTES_MAX, "%s/%s", model_dir, file);
     if (count > 0 && count < PATH_BYTES_MAX) return LW_OK;
@@ -122,7 +123,8 @@ static lw_status find_source(const char *model_dir, const json_t *config, lw_buf
     if (found == NULL) found = template_of(config);
     if (found == NULL) status = lw_fail(d, LW_NOT_FOUND, "%s: no chat template in the folder", model_dir);
     else status = folder_path(model_dir, from, name, d);
-    if (status == LW_OK && lw_buf_append(source, json_string_value(found), json_string_length(found)) != LW_OK)
+    if (status == LW_OK &&
+        lw_buf_append(source, json_string_value(found), json_string_length(found)) != LW_OK)
         status = lw_fail(d, LW_NO_ROOM, "%s: a template of more than %zu bytes", name, source->count_max);
     json_decref(file);
     return status;
@@ -139,7 +141,8 @@ lw_status lw_chat_template_open(const char *model_dir, lw_chat_template **out, l
     if (status == LW_OK || status == LW_NOT_FOUND) status = find_source(model_dir, config, &source, name, d);
     if (status == LW_OK)
         status = lw_chat_template_parse(source.bytes == NULL ? "" : source.bytes, source.count, name,
-                                        special_token(config, "bos_token"), special_token(config, "eos_token"), out, d);
+                                        special_token(config, "bos_token"),
+                                            special_token(config, "eos_token"), out, d);
     lw_buf_deinit(&source);
     json_decref(config);
     return status;
@@ -152,14 +155,16 @@ void lw_chat_prompt_deinit(lw_chat_prompt *prompt)
 }
 
 /* The variables that the request itself sets; kwargs may not name them. */
-enum { VAR_MESSAGES, VAR_TOOLS, VAR_PROMPT, OWN_COUNT, VAR_DOCUMENTS = OWN_COUNT, VAR_BOS, VAR_EOS, FIXED_COUNT };
+enum { VAR_MESSAGES, VAR_TOOLS, VAR_PROMPT, OWN_COUNT, VAR_DOCUMENTS = OWN_COUNT, VAR_BOS, VAR_EOS,
+    FIXED_COUNT };
 
 static lw_status add_kwargs(const json_t *kwargs, lw_jinja_variable *variables, size_t *count, lw_diag *d)
 {
     if (kwargs == NULL) return LW_OK;
     if (!json_is_object(kwargs)) return lw_fail(d, LW_BAD_INPUT, "template arguments are an object of names");
     if (json_object_size(kwargs) > KWARGS_MAX)
-        return lw_fail(d, LW_BAD_INPUT, "%zu template arguments; at most %d", json_object_size(kwargs), KWARGS_MAX);
+        return lw_fail(d, LW_BAD_INPUT, "%zu template arguments; at most %d", json_object_size(kwargs),
+                       KWARGS_MAX);
     json_t *object = (json_t *)(uintptr_t)kwargs; /* jansson iterates over objects without changing them */
     for (void *at = json_object_iter(object); at != NULL; at = json_object_iter_next(object, at)) {
         const char *name = json_object_iter_key(at);
@@ -171,7 +176,8 @@ static lw_status add_kwargs(const json_t *kwargs, lw_jinja_variable *variables, 
     return LW_OK;
 }
 
-lw_status lw_chat_render(const lw_chat_template *chat, const lw_chat_input *input, lw_chat_prompt *out, lw_diag *d)
+lw_status lw_chat_render(const lw_chat_template *chat, const lw_chat_input *input, lw_chat_prompt *out,
+                         lw_diag *d)
 {
     json_t *none = json_null(); /* a static object of jansson */
     lw_jinja_variable variables[FIXED_COUNT + KWARGS_MAX] = {
@@ -188,7 +194,8 @@ lw_status lw_chat_render(const lw_chat_template *chat, const lw_chat_input *inpu
     lw_buf_init(&out->origins, LW_LIMIT_PROMPT_BYTES);
     if (!json_is_array(input->messages)) return lw_fail(d, LW_BAD_INPUT, "messages are an array of objects");
     lw_status status = add_kwargs(input->kwargs, variables, &count, d);
-    const lw_jinja_input whole = { .variables = variables, .count = count, .limits = lw_jinja_limits_default() };
+    const lw_jinja_input whole = { .variables = variables, .count = count,
+        .limits = lw_jinja_limits_default() };
     if (status == LW_OK) status = lw_jinja_render(chat->program, &whole, &out->text, &out->origins, d);
     if (status != LW_OK) lw_chat_prompt_deinit(out);
     return status;

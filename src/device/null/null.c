@@ -10,7 +10,9 @@ struct lw_device {
 
 struct lw_exec {
     const lw_plan *plan;
-    float *logits;              /* [vocab] zeros, shared by all rows */
+    float *logits;              /* [vocab] zeros, shared by all rows; with a model [wanted_max, vocab] */
+    lw_null_model model;        /* all NULL: none */
+    uint32_t wanted_max;
     lw_null_counts counts;
     lw_ticket submitted, waited;
     lw_ticket fail_at;          /* 0: none */
@@ -77,6 +79,7 @@ static lw_status null_compile(lw_device *device, const lw_plan *plan, const lw_e
     }
     exec->plan = plan;
     exec->logits = logits;
+    exec->wanted_max = options->wanted_max;
     for (uint32_t i = 0; i < LW_PLAN_REACHES_MAX; i++) exec->page_counts[i] = options->page_counts[i];
     for (uint32_t i = 0; i < plan->weight_count; i++) exec->counts.weight_bytes += lw_weight_bytes(&plan->weights[i]);
     *out = exec;
@@ -105,6 +108,8 @@ static lw_status null_submit(lw_exec *exec, uint32_t entry, const lw_batch *batc
     exec->counts.wanted_rows += exec->wanted_count;
     exec->counts.ops += e->op_end - e->op_begin;
     *ticket = ++exec->submitted;
+    LW_ASSERT(exec->model.forward == NULL || exec->wanted_count <= exec->wanted_max);
+    if (exec->model.forward != NULL) exec->model.forward(exec->model.context, batch, exec->logits);
     return LW_OK;
 }
 
@@ -124,7 +129,7 @@ static lw_status null_read_logits(lw_exec *exec, uint32_t index, const float **l
 {
     (void)d;
     LW_ASSERT(exec->waited == exec->submitted && index < exec->wanted_count);
-    *logits = exec->logits;
+    *logits = exec->logits + (exec->model.forward != NULL ? (size_t)index * exec->plan->vocab : 0);
     return LW_OK;
 }
 
@@ -133,6 +138,18 @@ static lw_status null_page_copy(lw_exec *exec, uint32_t group, uint32_t from, ui
     (void)d;
     LW_ASSERT(from < exec->page_counts[group] && to < exec->page_counts[group]);
     exec->counts.page_copies++;
+    if (exec->model.page_copy != NULL) exec->model.page_copy(exec->model.context, group, from, to);
+    return LW_OK;
+}
+
+lw_status lw_null_set_model(lw_exec *exec, const lw_null_model *model, lw_diag *d)
+{
+    const size_t rows = model != NULL ? exec->wanted_max : 1;
+    float *logits = calloc(rows * exec->plan->vocab, sizeof *logits);
+    if (logits == NULL) return lw_fail(d, LW_NO_ROOM, "no memory for %zu rows of logits", rows);
+    free(exec->logits);
+    exec->logits = logits;
+    exec->model = model != NULL ? *model : (lw_null_model){ 0 };
     return LW_OK;
 }
 

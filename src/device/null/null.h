@@ -19,6 +19,17 @@ typedef struct lw_null_counts {
 
 lw_null_counts lw_null_read_counts(const lw_exec *exec);
 
+/* A model in place of zeros. forward runs at submit, also of one that fails at its wait, and fills
+ * logits[wanted_max, vocab] for the wanted rows in batch order; page_copy runs with the contract's. */
+typedef struct lw_null_model {
+    void *context;
+    void (*forward)(void *context, const lw_batch *batch, float *logits);
+    void (*page_copy)(void *context, uint32_t group, uint32_t from, uint32_t to);
+} lw_null_model;
+
+/* Allocates; NULL takes the model away again. */
+lw_status lw_null_set_model(lw_exec *exec, const lw_null_model *model, lw_diag *d) LW_MUST_USE;
+
 /* The n-th submission from now on (1: the next) fails at its wait with LW_DEVICE_LOST; 0: none does. */
 void lw_null_fail_at(lw_exec *exec, uint64_t n);
 

@@ -20,7 +20,8 @@ lw_status lw__jinja_bind(jrun *run, const char *what, const jargs *args, const c
     for (size_t i = 0; i < args->named_count; i++) {
         const lw_text name = args->names[i]->text;
         const size_t at = param_index(params, name);
-        if (at == count) return lw__jinja_fail(run, LW_BAD_INPUT, "%s takes no argument '%s'", what, name.bytes);
+        if (at == count)
+            return lw__jinja_fail(run, LW_BAD_INPUT, "%s takes no argument '%s'", what, name.bytes);
         if (out[at] != NULL)
             return lw__jinja_fail(run, LW_BAD_INPUT, "%s: argument '%s' given twice", what, name.bytes);
         out[at] = &args->values[i];
@@ -33,7 +34,8 @@ lw_status lw__jinja_need_text(jrun *run, const char *what, const jvalue *v, lw_t
     if (v == NULL) return lw__jinja_fail(run, LW_BAD_INPUT, "%s: an argument is missing", what);
     if (v->kind == JK_UNDEFINED) return lw__jinja_fail_undefined(run, *v);
     if (v->kind != JK_STRING)
-        return lw__jinja_fail(run, LW_BAD_INPUT, "%s needs a string, not a '%s'", what, lw__jinja_kind_name(*v));
+        return lw__jinja_fail(run, LW_BAD_INPUT, "%s needs a string, not a '%s'", what,
+                              lw__jinja_kind_name(*v));
     *out = v->as.text;
     return LW_OK;
 }
@@ -43,7 +45,8 @@ lw_status lw__jinja_need_int(jrun *run, const char *what, const jvalue *v, int64
     if (v == NULL) return lw__jinja_fail(run, LW_BAD_INPUT, "%s: an argument is missing", what);
     if (v->kind == JK_UNDEFINED) return lw__jinja_fail_undefined(run, *v);
     if (!value_is_integer(*v))
-        return lw__jinja_fail(run, LW_BAD_INPUT, "%s needs an integer, not a '%s'", what, lw__jinja_kind_name(*v));
+        return lw__jinja_fail(run, LW_BAD_INPUT, "%s needs an integer, not a '%s'", what,
+                              lw__jinja_kind_name(*v));
     *out = value_integer(*v);
     return LW_OK;
 }

@@ -1,4 +1,5 @@
-/* Texts under construction; see run.h. Room doubles, and what is outgrown stays in the arena until the end. */
+/* Texts under construction; see run.h. Room doubles, and what is outgrown stays in the arena until the
+ * end. */
 #include "text/jinja/run.h"
 
 #include "base/size.h"

@@ -33,13 +33,16 @@ static lw_status bind_named(jrun *run, const jnode *macro, jscope *scope, const 
     for (size_t i = 0; i < args->named_count; i++) {
         const jname *name = args->names[i];
         const size_t at = param_at(macro, name);
-        const bool is_caller = at == macro->named_count && macro->uses_caller && text_is(name->text, "caller");
+        const bool is_caller = at == macro->named_count && macro->uses_caller &&
+            text_is(name->text, "caller");
         if (at < args->count && at < macro->named_count)
             return lw__jinja_fail(run, LW_BAD_INPUT, "macro argument '%s' given twice", name->text.bytes);
         if (at < macro->named_count || is_caller) TRY(lw__jinja_set(run, scope, name, args->values[i]));
-        else if (macro->uses_kwargs) TRY(lw__jinja_dict_set(run, &rest, value_text(name->text), args->values[i]));
+        else if (macro->uses_kwargs)
+            TRY(lw__jinja_dict_set(run, &rest, value_text(name->text), args->values[i]));
         else return lw__jinja_fail(run, LW_BAD_INPUT, "macro '%s' takes no keyword argument '%s'",
-                                   macro->name == NULL ? "caller" : macro->name->text.bytes, name->text.bytes);
+                                   macro->name == NULL ? "caller" : macro->name->text.bytes,
+                                       name->text.bytes);
     }
     if (!macro->uses_kwargs) return LW_OK;
     return lw__jinja_set(run, scope, lw__jinja_name_find(run->program, "kwargs", strlen("kwargs")), rest);
@@ -100,7 +103,8 @@ static lw_status call_range(jrun *run, const jargs *args, jvalue *out)
         return lw__jinja_fail(run, LW_BAD_INPUT, "range: more than %d items", RANGE_ITEMS_MAX);
     TRY(lw__jinja_step(run, (size_t)count * sizeof(jvalue)));
     TRY(lw__jinja_list(run, JK_RANGE, (size_t)count, out));
-    for (int64_t i = 0; i < (int64_t)count; i++) lw__jinja_list_push(out, value_int(start + i * step, origin));
+    for (int64_t i = 0; i < (int64_t)count; i++)
+        lw__jinja_list_push(out, value_int(start + i * step, origin));
     out->origin = origin;
     out->as.list->start = start;
     out->as.list->stop = stop;
@@ -112,7 +116,8 @@ static lw_status call_range(jrun *run, const jargs *args, jvalue *out)
 static lw_status call_mapping(jrun *run, jkind kind, const jargs *args, jvalue *out)
 {
     TRY(lw__jinja_dict(run, kind, args->named_count, out));
-    if (args->count > 1) return lw__jinja_fail(run, LW_BAD_INPUT, "dict and namespace take one positional argument");
+    if (args->count > 1)
+        return lw__jinja_fail(run, LW_BAD_INPUT, "dict and namespace take one positional argument");
     if (args->count == 1) {
         const jvalue from = args->items[0];
         if (from.kind != JK_DICT)
@@ -146,7 +151,8 @@ static lw_status call_raise(jrun *run, const jargs *args, jvalue *out)
     TRY(lw__jinja_bind(run, "raise_exception", args, params, &message));
     if (message == NULL) return lw__jinja_fail(run, LW_BAD_INPUT, "raise_exception needs a message");
     TRY(lw__jinja_text(run, *message, &text));
-    return lw_fail(run->diag, LW_BAD_INPUT, "chat template raises: %.*s", (int)size_min(text.count, LW_DIAG_BYTES),
+    return lw_fail(run->diag, LW_BAD_INPUT, "chat template raises: %.*s",
+                   (int)size_min(text.count, LW_DIAG_BYTES),
                    text.bytes);
 }
 
@@ -182,7 +188,8 @@ static lw_status call_kind(jrun *run, jvalue callee, const jargs *args, jvalue *
     case JK_METHOD: break;
     case JK_BUILTIN:
         if (callee.as.builtin->call != NULL) return callee.as.builtin->call(run, args, out);
-        return lw__jinja_fail(run, LW_UNSUPPORTED, "the function '%s' is not supported", callee.as.builtin->name);
+        return lw__jinja_fail(run, LW_UNSUPPORTED, "the function '%s' is not supported",
+                              callee.as.builtin->name);
     case JK_LOOP: return lw__jinja_fail(run, LW_UNSUPPORTED, "recursive loops are not supported");
     default: return lw__jinja_fail(run, LW_BAD_INPUT, "a '%s' cannot be called", lw__jinja_kind_name(callee));
     }

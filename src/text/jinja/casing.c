@@ -1,12 +1,13 @@
-/* Upper, lower and title case as Python's str methods give them: the simple mappings come from utf8proc, those to
- * several characters stand in the table (Unicode SpecialCasing, its unconditional part). Each new byte has the origin
- * of the character it stands for.
+/* Upper, lower and title case as Python's str methods give them: the simple mappings come from utf8proc,
+ * those to several characters stand in the table (Unicode SpecialCasing, its unconditional part). Each new
+ * byte has the origin of the character it stands for.
  */
 #include "text/jinja/run.h"
 
 #include <utf8proc.h>
 
-enum { CASE_CHARS_MAX = 3, SIGMA = 0x3A3, SIGMA_FINAL = 0x3C2, SIGMA_SMALL = 0x3C3, DOTTED_I = 0x130, DOT_ABOVE = 0x307 };
+enum { CASE_CHARS_MAX = 3, SIGMA = 0x3A3, SIGMA_FINAL = 0x3C2, SIGMA_SMALL = 0x3C3, DOTTED_I = 0x130,
+    DOT_ABOVE = 0x307 };
 
 static const struct special_case {
     uint32_t code;
@@ -132,7 +133,8 @@ static const struct special_case *find_special(uint32_t code)
 static bool is_cased(uint32_t code)
 {
     const utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)code);
-    return category == UTF8PROC_CATEGORY_LU || category == UTF8PROC_CATEGORY_LL || category == UTF8PROC_CATEGORY_LT;
+    return category == UTF8PROC_CATEGORY_LU || category == UTF8PROC_CATEGORY_LL ||
+        category == UTF8PROC_CATEGORY_LT;
 }
 
 /* Characters that a final sigma looks through. */
@@ -141,7 +143,8 @@ static bool is_case_ignorable(uint32_t code)
     if (code == '\'' || code == '.' || code == ':' || code == '^' || code == '`' || code == 0xA8) return true;
     if (code == 0xB7 || code == 0x2018 || code == 0x2019 || code == 0x2024 || code == 0x2027) return true;
     const utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)code);
-    return category == UTF8PROC_CATEGORY_MN || category == UTF8PROC_CATEGORY_ME || category == UTF8PROC_CATEGORY_CF ||
+    return category == UTF8PROC_CATEGORY_MN || category == UTF8PROC_CATEGORY_ME ||
+        category == UTF8PROC_CATEGORY_CF ||
            category == UTF8PROC_CATEGORY_LM || category == UTF8PROC_CATEGORY_SK;
 }
 
@@ -203,7 +206,8 @@ lw_status lw__jinja_case(jrun *run, lw_text text, jcase how, lw_text *out)
         const bool is_upper = how == JCASE_UPPER;
         const bool is_title = (how == JCASE_CAPITAL && at == 0) || (how == JCASE_TITLE && !after_cased);
         uint32_t to[CASE_CHARS_MAX];
-        const size_t count = is_upper || is_title ? map_upper(code, is_title, to) : map_lower(text, at, code, to);
+        const size_t count = is_upper || is_title ? map_upper(code, is_title, to)
+            : map_lower(text, at, code, to);
         for (size_t i = 0; i < count; i++) {
             char bytes[LW_JINJA_CHAR_BYTES_MAX];
             const size_t whole = lw__jinja_encode(to[i], bytes);

@@ -62,7 +62,8 @@ lw_status lw__jinja_eval_args(jrun *run, const jnode *node, jscope *scope, jargs
     jvalue *items, *values = NULL;
     TRY(eval_items(run, node, scope, &items));
     if (node->named_count > 0) TRY(lw__jinja_take(run, node->named_count, sizeof *values, &values));
-    for (size_t i = 0; i < node->named_count; i++) TRY(lw__jinja_eval(run, node->values[i], scope, &values[i]));
+    for (size_t i = 0; i < node->named_count; i++)
+        TRY(lw__jinja_eval(run, node->values[i], scope, &values[i]));
     *out = (jargs){ .items = items, .count = node->count, .names = node->names, .values = values,
                     .named_count = node->named_count };
     return LW_OK;

@@ -24,7 +24,8 @@ static lw_status exec_output(jrun *run, const jnode *node, jscope *scope)
 
 static lw_status exec_body(jrun *run, const jnode *node, jscope *scope)
 {
-    for (size_t i = 0; i < node->count && run->flow == JF_ON; i++) TRY(lw__jinja_exec(run, node->items[i], scope));
+    for (size_t i = 0; i < node->count && run->flow == JF_ON; i++)
+        TRY(lw__jinja_exec(run, node->items[i], scope));
     return LW_OK;
 }
 
@@ -58,7 +59,8 @@ lw_status lw__jinja_assign(jrun *run, const jnode *target, jscope *scope, jvalue
     jvalue owner;
     TRY(lw__jinja_eval(run, target->left, scope, &owner));
     if (owner.kind != JK_NAMESPACE)
-        return lw__jinja_fail(run, LW_BAD_INPUT, "cannot assign attribute '%s' on a '%s'; only on a namespace",
+        return lw__jinja_fail(run, LW_BAD_INPUT,
+                              "cannot assign attribute '%s' on a '%s'; only on a namespace",
                               target->name->text.bytes, lw__jinja_kind_name(owner));
     return lw__jinja_dict_set(run, &owner, value_text(target->name->text), value);
 }

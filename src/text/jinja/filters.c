@@ -35,7 +35,8 @@ static bool is_among(lw_text text, size_t at, lw_text chars)
     return lw__jinja_find(chars, text_cut(text, at, at + bytes), 0) != SIZE_MAX;
 }
 
-lw_status lw__jinja_strip(jrun *run, lw_text text, const jvalue *chars, const bool sides[static 2], lw_text *out)
+lw_status lw__jinja_strip(jrun *run, lw_text text, const jvalue *chars, const bool sides[static 2],
+                          lw_text *out)
 {
     size_t begin = 0, end = text.count;
     TRY(lw__jinja_step(run, text.count));
@@ -73,7 +74,8 @@ static size_t next_match(lw_text text, lw_text old, size_t from, size_t *step)
     return from <= text.count ? from : SIZE_MAX;
 }
 
-lw_status lw__jinja_replace(jrun *run, lw_text text, const lw_text pair[static 2], int64_t times, lw_text *out)
+lw_status lw__jinja_replace(jrun *run, lw_text text, const lw_text pair[static 2], int64_t times,
+                            lw_text *out)
 {
     jbuild build = { .run = run };
     size_t from = 0, step = 0;
@@ -104,7 +106,8 @@ static size_t line_end_bytes(const char *bytes, size_t count)
 {
     const uint32_t c = lw__jinja_decode(bytes, count);
     if (c == '\r') return count > 1 && bytes[1] == '\n' ? 2 : 1;
-    const bool is_end = c == '\n' || c == '\v' || c == '\f' || (c >= 0x1C && c <= 0x1E) || c == 0x85 || c == 0x2028 ||
+    const bool is_end = c == '\n' || c == '\v' || c == '\f' || (c >= 0x1C && c <= 0x1E) || c == 0x85 ||
+        c == 0x2028 ||
                         c == 0x2029;
     return is_end ? lw__jinja_char_bytes(bytes, count) : 0;
 }

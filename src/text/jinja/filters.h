@@ -1,4 +1,5 @@
-/* The filters' tables: text and numbers in filters_text.c, sequences in filters_list.c; lookup in filters.c. */
+/* The filters' tables: text and numbers in filters_text.c, sequences in filters_list.c; lookup in
+ * filters.c. */
 #ifndef LW_TEXT_JINJA_FILTERS_H
 #define LW_TEXT_JINJA_FILTERS_H
 

@@ -1,5 +1,5 @@
-/* Filters over sequences and mappings. map, select and the like compute at once what Jinja computes on demand; what
- * they give can be read once, as there.
+/* Filters over sequences and mappings. map, select and the like compute at once what Jinja computes on
+ * demand; what they give can be read once, as there.
  */
 #include "text/jinja/filters.h"
 
@@ -64,7 +64,8 @@ static lw_status filter_last(jrun *run, jvalue subject, const jargs *args, jvalu
     size_t count;
     TRY(lw__jinja_no_args(run, "last", args));
     if (subject.kind == JK_ITERATOR)
-        return lw__jinja_fail(run, LW_BAD_INPUT, "last: a '%s' cannot be read backwards", lw__jinja_kind_name(subject));
+        return lw__jinja_fail(run, LW_BAD_INPUT, "last: a '%s' cannot be read backwards",
+                              lw__jinja_kind_name(subject));
     TRY(lw__jinja_items(run, subject, &items, &count));
     if (count == 0) return lw__jinja_undefined_hint(run, "No last item, sequence was empty.", out);
     *out = items[count - 1];
@@ -183,7 +184,8 @@ typedef struct jsorted {
 } jsorted;
 
 /* Merges two sorted runs; equal keys keep their order, also when reversed. */
-static lw_status merge(jrun *run, const jsorted *from, jsorted *to, const size_t ends[static 3], bool is_reversed)
+static lw_status merge(jrun *run, const jsorted *from, jsorted *to, const size_t ends[static 3],
+                       bool is_reversed)
 {
     size_t left = ends[0], right = ends[1], at = ends[0];
     while (left < ends[1] && right < ends[2]) {
@@ -203,7 +205,8 @@ static lw_status sort_all(jrun *run, jsorted **items, size_t count, bool is_reve
     TRY(lw__jinja_take(run, count, sizeof *other, &other));
     for (size_t width = 1; width < count; width *= 2) {
         for (size_t begin = 0; begin < count; begin += 2 * width) {
-            const size_t ends[3] = { begin, size_min(begin + width, count), size_min(begin + 2 * width, count) };
+            const size_t ends[3] = { begin, size_min(begin + width, count),
+                size_min(begin + 2 * width, count) };
             TRY(merge(run, *items, other, ends, is_reversed));
         }
         jsorted *swap = *items;
@@ -281,8 +284,10 @@ static lw_status filter_unique(jrun *run, jvalue subject, const jargs *args, jva
         bool is_seen = false;
         TRY(sort_key(run, items[i], given[1], flag(given[0]), &keys[kept]));
         if (keys[kept].kind == JK_LIST || keys[kept].kind == JK_DICT)
-            return lw__jinja_fail(run, LW_BAD_INPUT, "unique: a '%s' has no hash", lw__jinja_kind_name(keys[kept]));
-        for (size_t k = 0; k < kept && !is_seen; k++) TRY(lw__jinja_equal(run, keys[k], keys[kept], &is_seen));
+            return lw__jinja_fail(run, LW_BAD_INPUT, "unique: a '%s' has no hash",
+                                  lw__jinja_kind_name(keys[kept]));
+        for (size_t k = 0; k < kept && !is_seen; k++)
+            TRY(lw__jinja_equal(run, keys[k], keys[kept], &is_seen));
         if (!is_seen) lw__jinja_list_push(out, items[i]);
     }
     return LW_OK;
@@ -396,7 +401,8 @@ static lw_status choose(jrun *run, jvalue subject, const jargs *args, const bool
     size_t count;
     lw_text name = { 0 };
     if (!lw__jinja_truth(subject)) return as_iterator(run, subject, 0, out);
-    if (by_attribute && args->count == 0) return lw__jinja_fail(run, LW_BAD_INPUT, "an attribute's name is missing");
+    if (by_attribute && args->count == 0)
+        return lw__jinja_fail(run, LW_BAD_INPUT, "an attribute's name is missing");
     const bool by_test = args->count > by_attribute;
     if (by_test) TRY(lw__jinja_need_text(run, "select", &args->items[by_attribute], &name));
     const jargs rest = args_after(args, by_test ? 1u + by_attribute : args->count);

@@ -86,7 +86,8 @@ static lw_status filter_capitalize(jrun *run, jvalue subject, const jargs *args,
 static bool splits_words(lw_text text, size_t at)
 {
     const char c = text.bytes[at];
-    return lw__jinja_space_bytes(text.bytes + at, text.count - at) > 0 || (c != '\0' && strchr("-({[<", c) != NULL);
+    return lw__jinja_space_bytes(text.bytes + at, text.count - at) > 0 ||
+        (c != '\0' && strchr("-({[<", c) != NULL);
 }
 
 static lw_status put_title_word(jbuild *build, lw_text word)
@@ -132,7 +133,8 @@ static lw_status filter_replace(jrun *run, jvalue subject, const jargs *args, jv
     if (given[0] == NULL || given[1] == NULL)
         return lw__jinja_fail(run, LW_BAD_INPUT, "replace needs an old and a new text");
     for (size_t i = 0; i < 2; i++) TRY(lw__jinja_text(run, *given[i], &pair[i]));
-    if (given[2] != NULL && given[2]->kind != JK_NONE) TRY(lw__jinja_need_int(run, "replace", given[2], &times));
+    if (given[2] != NULL && given[2]->kind != JK_NONE)
+        TRY(lw__jinja_need_int(run, "replace", given[2], &times));
     TRY(lw__jinja_text(run, subject, &text));
     TRY(lw__jinja_replace(run, text, pair, times, &text));
     *out = value_text(text);
@@ -228,7 +230,8 @@ static bool copy_number(lw_text text, char *to, size_t room)
             continue;
         }
         if (i == 0 || i + 1 == text.count) return false;
-        if (!isalnum((unsigned char)text.bytes[i - 1]) || !isalnum((unsigned char)text.bytes[i + 1])) return false;
+        if (!isalnum((unsigned char)text.bytes[i - 1]) || !isalnum((unsigned char)text.bytes[i + 1]))
+            return false;
     }
     to[count] = '\0';
     return count > 0;
@@ -246,7 +249,8 @@ static lw_status check_number_text(jrun *run, lw_text text)
 {
     for (size_t i = 0; i < text.count; i++)
         if ((unsigned char)text.bytes[i] >= 0x80)
-            return lw__jinja_fail(run, LW_UNSUPPORTED, "numbers with characters outside ASCII are not supported");
+            return lw__jinja_fail(run, LW_UNSUPPORTED,
+                                  "numbers with characters outside ASCII are not supported");
     if (text.count < NUMBER_TEXT_MAX) return LW_OK;
     return lw__jinja_fail(run, LW_UNSUPPORTED, "a number of %zu characters is not supported", text.count);
 }
@@ -288,14 +292,16 @@ static lw_status parse_whole(jrun *run, lw_text text, int64_t base, int64_t *out
     const bool is_minus = copy[0] == '-';
     const char *at = copy + (is_minus || copy[0] == '+');
     const int prefix = at[0] == '0' ? (at[1] | 0x20) : 0;
-    if ((base == 16 && prefix == 'x') || (base == 8 && prefix == 'o') || (base == 2 && prefix == 'b')) at += 2;
+    if ((base == 16 && prefix == 'x') || (base == 8 && prefix == 'o') || (base == 2 && prefix == 'b'))
+        at += 2;
     *is_number = *at != '\0';
     *out = 0;
     for (; *at != '\0' && *is_number; at++) {
         const int digit = digit_value(*at);
         *is_number = digit < base;
         if (!*is_number) break;
-        if (__builtin_mul_overflow(*out, base, out) || __builtin_add_overflow(*out, is_minus ? -digit : digit, out))
+        if (__builtin_mul_overflow(*out, base, out) ||
+            __builtin_add_overflow(*out, is_minus ? -digit : digit, out))
             return lw__jinja_fail(run, LW_UNSUPPORTED, "an integer beyond 64 bits is not supported");
     }
     return LW_OK;
@@ -410,7 +416,8 @@ static lw_status filter_round(jrun *run, jvalue subject, const jargs *args, jval
     if (subject.kind == JK_UNDEFINED) return lw__jinja_fail_undefined(run, subject);
     if (!value_is_number(subject))
         return lw__jinja_fail(run, LW_BAD_INPUT, "round of a '%s'", lw__jinja_kind_name(subject));
-    if (digits < 0) return lw__jinja_fail(run, LW_UNSUPPORTED, "round with a negative precision is not supported");
+    if (digits < 0)
+        return lw__jinja_fail(run, LW_UNSUPPORTED, "round with a negative precision is not supported");
     if (text_is(method, "common")) return round_common(run, subject, digits, out);
     const bool is_up = text_is(method, "ceil");
     if (!is_up && !text_is(method, "floor"))

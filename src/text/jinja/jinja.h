@@ -1,13 +1,14 @@
 /* A small interpreter for the part of Jinja that chat templates use. The caller is text/chat.c.
- * Output is byte-equal to Jinja2 in its immutable sandbox with trim_blocks, lstrip_blocks, loop controls and a
- * tojson without HTML escaping. What is missing is refused by name: syntax when parsed, names when reached.
+ * Output is byte-equal to Jinja2 in its immutable sandbox with trim_blocks, lstrip_blocks, loop controls and
+ * a tojson without HTML escaping. What is missing is refused by name: syntax when parsed, names when reached.
  *
  * Grammar. Words in quotes stand for themselves; [x] optional, {x} repeated, | one of.
  *
  *   template   = { text | "{{" tuple "}}" | "{%" statement "%}" | "{#" comment "#}" | raw }
  *   raw        = "{% raw %}" anything "{% endraw %}"
- *   A sign may follow each opening and precede each closing mark: "-" eats all white space on that side, "+" keeps
- *   it. Without a sign a statement or comment alone on its line takes the spaces before it and the newline after it.
+ *   A sign may follow each opening and precede each closing mark: "-" eats all white space on that side,
+ *   "+" keeps it. Without a sign a statement or comment alone on its line takes the spaces before it and the
+ *   newline after it.
  *
  *   statement  = "if" tuple body { "elif" tuple body } [ "else" body ] "endif"
  *              | "for" target "in" items [ "if" expr ] body [ "else" body ] "endfor"
@@ -34,13 +35,14 @@
  *   unary      = ( "-" | "+" ) unary-without-filters postfix | primary postfix { filtered }
  *   filtered   = "|" filter | "is" [ "not" ] NAME [ arguments | primary postfix ] | arguments
  *   filter     = NAME [ arguments ]
- *   postfix    = { "." NAME | "." INTEGER | "[" expr "]" | "[" [ expr ] ":" [ expr ] [ ":" [ expr ] ] "]" | arguments }
+ *   postfix    = { "." NAME | "." INTEGER | "[" expr "]" | "[" [ expr ] ":" [ expr ] [ ":" [ expr ] ] "]"
+ *                | arguments }
  *   arguments  = "(" [ argument { "," argument } ] [ "," ] ")"     argument = [ NAME "=" ] expr
  *   primary    = NAME | STRING { STRING } | INTEGER | FLOAT | "(" [ tuple ] ")" | "[" exprs "]"
  *              | "{" [ expr ":" expr { "," expr ":" expr } ] [ "," ] "}"
  *
- * Scopes: for, macro, call, filter, with, generation and the body of a set block open one; if does not. A macro sees
- * the scope it was written in. namespace() makes the one object that an inner scope can change.
+ * Scopes: for, macro, call, filter, with, generation and the body of a set block open one; if does not. A
+ * macro sees the scope it was written in. namespace() makes the one object that an inner scope can change.
  * Origins: each string value keeps one origin byte per text byte; every other value keeps one for the whole.
  */
 #ifndef LW_TEXT_JINJA_JINJA_H
@@ -55,7 +57,8 @@
 typedef struct lw_jinja lw_jinja;
 
 /* Parses source, which is copied; name is for error texts. */
-lw_status lw_jinja_parse(const char *source, size_t count, const char *name, lw_jinja **out, lw_diag *d) LW_MUST_USE;
+lw_status lw_jinja_parse(const char *source, size_t count, const char *name, lw_jinja **out,
+                         lw_diag *d) LW_MUST_USE;
 void lw_jinja_free(lw_jinja *program);
 
 /* What one rendering may use. */

@@ -43,7 +43,8 @@ static lw_status convert_object(jrun *run, json_t *json, size_t depth, jvalue *o
 static lw_status convert(jrun *run, const json_t *json, size_t depth, jvalue *out)
 {
     if (depth > run->limits.depth)
-        return lw__jinja_fail(run, LW_NO_ROOM, "the conversation nests deeper than %zu levels", run->limits.depth);
+        return lw__jinja_fail(run, LW_NO_ROOM, "the conversation nests deeper than %zu levels",
+                              run->limits.depth);
     switch (json_typeof(json)) {
     case JSON_OBJECT: return convert_object(run, (json_t *)(uintptr_t)json, depth, out);
     case JSON_ARRAY: return convert_array(run, json, depth, out);
@@ -57,12 +58,14 @@ static lw_status convert(jrun *run, const json_t *json, size_t depth, jvalue *ou
     return LW_OK;
 }
 
-lw_status lw__jinja_from_json(jrun *run, const json_t *json, jvalue *out) { return convert(run, json, 0, out); }
+lw_status lw__jinja_from_json(jrun *run, const json_t *json,
+                              jvalue *out) { return convert(run, json, 0, out); }
 
 static lw_status put_escaped(jbuild *build, uint32_t code, uint8_t origin)
 {
     static const char hex[] = "0123456789abcdef";
-    const char text[6] = { '\\', 'u', hex[code >> 12 & 15], hex[code >> 8 & 15], hex[code >> 4 & 15], hex[code & 15] };
+    const char text[6] = { '\\', 'u', hex[code >> 12 & 15], hex[code >> 8 & 15], hex[code >> 4 & 15],
+        hex[code & 15] };
     return lw__jinja_put_bytes(build, text, sizeof text, origin);
 }
 
@@ -152,13 +155,15 @@ static lw_status dump_key(jbuild *build, const jjson_style *style, jvalue key, u
 {
     if (key.kind == JK_STRING) return dump_string(build, style, key.as.text, origin);
     if (!value_is_number(key) && key.kind != JK_NONE)
-        return lw__jinja_fail(build->run, LW_BAD_INPUT, "tojson: a '%s' cannot be a key", lw__jinja_kind_name(key));
+        return lw__jinja_fail(build->run, LW_BAD_INPUT, "tojson: a '%s' cannot be a key",
+                              lw__jinja_kind_name(key));
     TRY(lw__jinja_put_word(build, "\"", origin));
     TRY(lw__jinja_json(build, style, key, 0));
     return lw__jinja_put_word(build, "\"", origin);
 }
 
-/* The order of the entries: as they stand, or sorted by key (insertion, since keys are few where this is asked). */
+/* The order of the entries: as they stand, or sorted by key (insertion, since keys are few where this is
+ * asked). */
 static lw_status dump_order(jrun *run, const jdict *dict, bool sorted, size_t **out)
 {
     size_t *order;
@@ -216,7 +221,8 @@ static lw_status dump_value(jbuild *build, const jjson_style *style, jvalue v, s
     case JK_BUILTIN:
     case JK_METHOD: break;
     }
-    return lw__jinja_fail(build->run, LW_BAD_INPUT, "tojson: a '%s' is not JSON serializable", lw__jinja_kind_name(v));
+    return lw__jinja_fail(build->run, LW_BAD_INPUT, "tojson: a '%s' is not JSON serializable",
+                          lw__jinja_kind_name(v));
 }
 
 lw_status lw__jinja_json(jbuild *build, const jjson_style *style, jvalue v, size_t level)

@@ -151,12 +151,14 @@ static lw_status read_hex(const lexer *lx, const char **at, const char *end, siz
     }
     if (*code > 0x10FFFF) return fail_at(lx, LW_BAD_INPUT, "a \\U escape beyond U+10FFFF");
     if (*code >= 0xD800 && *code < 0xE000)
-        return fail_at(lx, LW_UNSUPPORTED, "a \\u escape of half a surrogate pair is not supported; write the character");
+        return fail_at(lx, LW_UNSUPPORTED,
+                       "a \\u escape of half a surrogate pair is not supported; write the character");
     return LW_OK;
 }
 
 /* One escape after its backslash: the code point, or false in *is_known when Python keeps the backslash. */
-static lw_status read_escape(const lexer *lx, const char **at, const char *end, uint32_t *code, bool *is_known)
+static lw_status read_escape(const lexer *lx, const char **at, const char *end, uint32_t *code,
+                             bool *is_known)
 {
     static const char from[] = "\\'\"abfnrtv", to[] = "\\'\"\a\b\f\n\r\t\v";
     const char c = *(*at)++;
@@ -176,7 +178,8 @@ static lw_status read_escape(const lexer *lx, const char **at, const char *end, 
     if (c == 'u') return read_hex(lx, at, end, 4, code);
     if (c == 'U') return read_hex(lx, at, end, 8, code);
     if (c == 'N') return fail_at(lx, LW_UNSUPPORTED, "the escape \\N{...} is not supported");
-    if ((unsigned char)c >= 0x80) return fail_at(lx, LW_UNSUPPORTED, "a backslash before a non-ASCII character");
+    if ((unsigned char)c >= 0x80)
+        return fail_at(lx, LW_UNSUPPORTED, "a backslash before a non-ASCII character");
     *is_known = false;
     *code = (unsigned char)c;
     return LW_OK;
@@ -306,10 +309,12 @@ static lw_status lex_operator(lexer *lx, char *brackets, size_t *depth)
     }
     if ((unsigned char)c >= 0x80) return fail_at(lx, LW_UNSUPPORTED, "names outside ASCII are not supported");
     if (c == '\0' || strchr("+-/*%~[](){}><=.:|,;", c) == NULL)
-        return lw_fail(lx->diag, LW_BAD_INPUT, "%s: line %d: unexpected character 0x%02x", lx->name, lx->line, c);
+        return lw_fail(lx->diag, LW_BAD_INPUT, "%s: line %d: unexpected character 0x%02x", lx->name, lx->line,
+                       c);
     if (c == '(' || c == '[' || c == '{') {
         if (*depth == BRACKETS_MAX)
-            return lw_fail(lx->diag, LW_NO_ROOM, "%s: line %d: brackets nest deeper than %d", lx->name, lx->line,
+            return lw_fail(lx->diag, LW_NO_ROOM, "%s: line %d: brackets nest deeper than %d", lx->name,
+                           lx->line,
                            BRACKETS_MAX);
         brackets[(*depth)++] = c == '(' ? ')' : c == '[' ? ']' : '}';
     } else if (c == ')' || c == ']' || c == '}') {
@@ -352,7 +357,8 @@ static lw_status lex_inside(lexer *lx, const char *mark, jtoken_kind end_kind)
 static lw_status lex_step(lexer *lx)
 {
     const char *begin = lx->at, *at = begin;
-    while (at < lx->end && !(at[0] == '{' && at + 1 < lx->end && strchr("{%#", at[1]) != NULL && at[1] != '\0')) at++;
+    while (at < lx->end &&
+           !(at[0] == '{' && at + 1 < lx->end && strchr("{%#", at[1]) != NULL && at[1] != '\0')) at++;
     if (at == lx->end) {
         const lw_status status = push_data(lx, begin, at, '+', false);
         move_to(lx, at);
@@ -393,7 +399,8 @@ lw_status lw__jinja_lex(lw_arena *arena, const char *source, size_t count, const
     if (count > LW_LIMIT_TEMPLATE_BYTES)
         return lw_fail(d, LW_NO_ROOM, "%s: a template of %zu bytes; the limit is %d", name, count,
                        LW_LIMIT_TEMPLATE_BYTES);
-    if (!lw__jinja_is_utf8(source, count)) return lw_fail(d, LW_BAD_INPUT, "%s: the template is not UTF-8", name);
+    if (!lw__jinja_is_utf8(source, count))
+        return lw_fail(d, LW_BAD_INPUT, "%s: the template is not UTF-8", name);
     char *bytes = lw_arena_take(arena, count + 1);
     if (bytes == NULL) return fail_at(&lx, LW_NO_ROOM, "no memory for the template's source");
     lx.begin = lx.at = bytes;

@@ -1,5 +1,5 @@
-/* Template source to tokens: text outside the marks, and names, literals and operators inside. White space control
- * happens here, so the parser never sees it. Called by the parser only.
+/* Template source to tokens: text outside the marks, and names, literals and operators inside. White space
+ * control happens here, so the parser never sees it. Called by the parser only.
  */
 #ifndef LW_TEXT_JINJA_LEXER_H
 #define LW_TEXT_JINJA_LEXER_H

@@ -1,5 +1,5 @@
-/* for loops and the loop object. Items pass the loop's own filter one at a time and only when asked for, since the
- * filter may read a namespace that the body changes.
+/* for loops and the loop object. Items pass the loop's own filter one at a time and only when asked for,
+ * since the filter may read a namespace that the body changes.
  */
 #include "text/jinja/run.h"
 
@@ -137,7 +137,8 @@ lw_status lw__jinja_loop_attribute(jrun *run, jloop *loop, lw_text name, jvalue 
         TRY(peek(run, loop, &has_next));
         *out = value_bool(!has_next, LW_ORIGIN_TRUSTED);
         return LW_OK;
-    case LOOP_PREVIOUS: return neighbour(run, loop->has_before, loop->before, "there is no previous item", out);
+    case LOOP_PREVIOUS: return neighbour(run, loop->has_before, loop->before, "there is no previous item",
+                                         out);
     case LOOP_NEXT:
         TRY(peek(run, loop, &has_next));
         return neighbour(run, has_next, loop->after, "there is no next item", out);
@@ -149,9 +150,11 @@ lw_status lw__jinja_loop_attribute(jrun *run, jloop *loop, lw_text name, jvalue 
 
 lw_status lw__jinja_loop_call(jrun *run, jloop *loop, lw_text name, const jargs *args, jvalue *out)
 {
-    if (args->named_count > 0) return lw__jinja_fail(run, LW_BAD_INPUT, "loop methods take no named arguments");
+    if (args->named_count > 0)
+        return lw__jinja_fail(run, LW_BAD_INPUT, "loop methods take no named arguments");
     if (text_is(name, "cycle")) {
-        if (args->count == 0) return lw__jinja_fail(run, LW_BAD_INPUT, "loop.cycle: no items for cycling given");
+        if (args->count == 0)
+            return lw__jinja_fail(run, LW_BAD_INPUT, "loop.cycle: no items for cycling given");
         *out = args->items[loop->index % args->count];
         return LW_OK;
     }

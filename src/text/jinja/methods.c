@@ -1,11 +1,13 @@
-/* Methods of dicts and lists, and which attributes Python's types have; string methods are in methods_text.c. */
+/* Methods of dicts and lists, and which attributes Python's types have; string methods are in
+ * methods_text.c. */
 #include "text/jinja/methods.h"
 
 /* What would change a value is refused by the sandbox: reading the name gives an undefined value. */
 static const char *const dict_safe[] = { "get", "items", "keys", "values", "copy", "fromkeys", NULL };
 static const char *const dict_unsafe[] = { "clear", "pop", "popitem", "setdefault", "update", NULL };
 static const char *const list_safe[] = { "count", "index", "copy", NULL };
-static const char *const list_unsafe[] = { "append", "clear", "pop", "reverse", "insert", "sort", "extend", "remove",
+static const char *const list_unsafe[] = { "append", "clear", "pop", "reverse", "insert", "sort", "extend",
+    "remove",
                                            NULL };
 static const char *const tuple_safe[] = { "count", "index", NULL };
 static const char *const int_safe[] = { "real", "imag", "numerator", "denominator", "conjugate", "bit_length",
@@ -14,7 +16,8 @@ static const char *const float_safe[] = { "real", "imag", "conjugate", "as_integ
                                           "is_integer", NULL };
 static const char *const range_safe[] = { "start", "stop", "step", "count", "index", NULL };
 static const char *const view_safe[] = { "mapping", "isdisjoint", NULL };
-static const char *const macro_safe[] = { "name", "arguments", "catch_kwargs", "catch_varargs", "caller", NULL };
+static const char *const macro_safe[] = { "name", "arguments", "catch_kwargs", "catch_varargs", "caller",
+    NULL };
 static const char *const no_names[] = { NULL };
 
 static bool is_listed(const char *const *names, lw_text name)
@@ -46,7 +49,8 @@ bool lw__jinja_has_method(jkind kind, lw_text name, bool *is_safe)
     if (*is_safe) return true;
     if (kind == JK_DICT && is_listed(dict_unsafe, name)) return true;
     if (kind == JK_LIST && is_listed(list_unsafe, name)) return true;
-    return name.count > 4 && memcmp(name.bytes, "__", 2) == 0 && memcmp(name.bytes + name.count - 2, "__", 2) == 0;
+    return name.count > 4 && memcmp(name.bytes, "__", 2) == 0 &&
+        memcmp(name.bytes + name.count - 2, "__", 2) == 0;
 }
 
 static lw_status make_view(jrun *run, jvalue owner, const char *label, jvalue *out)
@@ -80,7 +84,8 @@ static lw_status dict_get(jrun *run, jvalue owner, const jargs *args, jvalue *ou
 static lw_status dict_method(jrun *run, jvalue owner, lw_text name, const jargs *args, jvalue *out)
 {
     if (text_is(name, "get")) return dict_get(run, owner, args, out);
-    if (text_is(name, "fromkeys")) return lw__jinja_fail(run, LW_UNSUPPORTED, "dict.fromkeys is not supported");
+    if (text_is(name, "fromkeys"))
+        return lw__jinja_fail(run, LW_UNSUPPORTED, "dict.fromkeys is not supported");
     if (args->count + args->named_count > 0)
         return lw__jinja_fail(run, LW_BAD_INPUT, "dict.%.*s takes no arguments", (int)name.count, name.bytes);
     *out = owner;
@@ -117,6 +122,7 @@ lw_status lw__jinja_method(jrun *run, jvalue owner, lw_text name, const jargs *a
     if (owner.kind == JK_STRING) return lw__jinja_text_method(run, owner, name, args, out);
     if (owner.kind == JK_DICT) return dict_method(run, owner, name, args, out);
     if (owner.kind == JK_LIST || owner.kind == JK_TUPLE) return list_method(run, owner, name, args, out);
-    return lw__jinja_fail(run, LW_UNSUPPORTED, "the method '%.*s' of a '%s' is not supported", (int)name.count,
+    return lw__jinja_fail(run, LW_UNSUPPORTED, "the method '%.*s' of a '%s' is not supported",
+                          (int)name.count,
                           name.bytes, lw__jinja_kind_name(owner));
 }

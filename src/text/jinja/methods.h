@@ -7,6 +7,7 @@
 /* Every public attribute of Python's str; NULL ends the list. */
 extern const char *const lw__jinja_text_names[];
 
-lw_status lw__jinja_text_method(jrun *run, jvalue owner, lw_text name, const jargs *args, jvalue *out) LW_MUST_USE;
+lw_status lw__jinja_text_method(jrun *run, jvalue owner, lw_text name, const jargs *args,
+                                jvalue *out) LW_MUST_USE;
 
 #endif

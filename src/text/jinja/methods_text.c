@@ -5,10 +5,13 @@
 #include <utf8proc.h>
 
 const char *const lw__jinja_text_names[] = {
-    "capitalize", "casefold", "center", "count", "encode", "endswith", "expandtabs", "find", "format", "format_map",
+    "capitalize", "casefold", "center", "count", "encode", "endswith", "expandtabs", "find", "format",
+        "format_map",
     "index", "isalnum", "isalpha", "isascii", "isdecimal", "isdigit", "isidentifier", "islower", "isnumeric",
-    "isprintable", "isspace", "istitle", "isupper", "join", "ljust", "lower", "lstrip", "maketrans", "partition",
-    "removeprefix", "removesuffix", "replace", "rfind", "rindex", "rjust", "rpartition", "rsplit", "rstrip", "split",
+    "isprintable", "isspace", "istitle", "isupper", "join", "ljust", "lower", "lstrip", "maketrans",
+        "partition",
+    "removeprefix", "removesuffix", "replace", "rfind", "rindex", "rjust", "rpartition", "rsplit", "rstrip",
+        "split",
     "splitlines", "startswith", "strip", "swapcase", "title", "translate", "upper", "zfill", NULL,
 };
 
@@ -20,7 +23,8 @@ static lw_status give_text(lw_text text, jvalue *out)
     return LW_OK;
 }
 
-static lw_status strip_sides(jrun *run, lw_text text, const jargs *args, const bool sides[static 2], jvalue *out)
+static lw_status strip_sides(jrun *run, lw_text text, const jargs *args, const bool sides[static 2],
+                             jvalue *out)
 {
     static const char *const params[] = { "chars", NULL };
     const jvalue *chars;
@@ -78,7 +82,8 @@ static void find_space(lw_text text, size_t from, size_t *begin, size_t *end)
     while (at < text.count && lw__jinja_space_bytes(text.bytes + at, text.count - at) == 0)
         at += lw__jinja_char_bytes(text.bytes + at, text.count - at);
     *begin = at;
-    while (at < text.count && (bytes = lw__jinja_space_bytes(text.bytes + at, text.count - at)) > 0) at += bytes;
+    while (at < text.count && (bytes = lw__jinja_space_bytes(text.bytes + at, text.count - at)) > 0)
+        at += bytes;
     *end = at;
 }
 
@@ -173,7 +178,8 @@ static lw_status split_either(jrun *run, lw_text text, const jargs *args, bool f
         return lw__jinja_fail(run, LW_UNSUPPORTED, "rsplit at white space with a limit is not supported");
     if (by_space) return split_space(run, text, times, out);
     TRY(lw__jinja_need_text(run, "split", given[0], &separator));
-    return from_right ? rsplit_at(run, text, separator, times, out) : split_at(run, text, separator, times, out);
+    return from_right ? rsplit_at(run, text, separator, times, out)
+        : split_at(run, text, separator, times, out);
 }
 
 static lw_status method_split(jrun *run, lw_text text, const jargs *args, jvalue *out)
@@ -318,7 +324,8 @@ static lw_status method_join(jrun *run, lw_text text, const jargs *args, jvalue 
     jvalue *items;
     size_t count;
     jbuild build = { .run = run };
-    if (args->count != 1 || args->named_count > 0) return lw__jinja_fail(run, LW_BAD_INPUT, "join takes one iterable");
+    if (args->count != 1 || args->named_count > 0)
+        return lw__jinja_fail(run, LW_BAD_INPUT, "join takes one iterable");
     TRY(lw__jinja_items(run, args->items[0], &items, &count));
     for (size_t i = 0; i < count; i++) {
         lw_text part;
@@ -339,7 +346,10 @@ static bool is_alpha(uint32_t code)
            c == UTF8PROC_CATEGORY_LM || c == UTF8PROC_CATEGORY_LO;
 }
 
-static bool is_decimal(uint32_t code) { return utf8proc_category((utf8proc_int32_t)code) == UTF8PROC_CATEGORY_ND; }
+static bool is_decimal(uint32_t code)
+{
+    return utf8proc_category((utf8proc_int32_t)code) == UTF8PROC_CATEGORY_ND;
+}
 
 static bool is_blank(uint32_t code)
 {
@@ -375,7 +385,8 @@ static lw_status method_isdigit(jrun *run, lw_text text, const jargs *args, jval
 {
     for (size_t i = 0; i < text.count; i++)
         if ((unsigned char)text.bytes[i] >= 0x80)
-            return lw__jinja_fail(run, LW_UNSUPPORTED, "isdigit of characters outside ASCII is not supported");
+            return lw__jinja_fail(run, LW_UNSUPPORTED,
+                                  "isdigit of characters outside ASCII is not supported");
     return all_members(run, text, args, is_decimal, out);
 }
 
@@ -435,10 +446,12 @@ lw_status lw__jinja_text_method(jrun *run, jvalue owner, lw_text name, const jar
         const struct text_method_row *row = &text_methods[i];
         if (!text_is(name, row->name)) continue;
         if (owner.is_markup && !row->keeps_markup)
-            return lw__jinja_fail(run, LW_UNSUPPORTED, "the method '%s' of safe text is not supported", row->name);
+            return lw__jinja_fail(run, LW_UNSUPPORTED, "the method '%s' of safe text is not supported",
+                                  row->name);
         TRY(row->call(run, owner.as.text, args, out));
         if (out->kind == JK_STRING) out->is_markup = owner.is_markup;
         return LW_OK;
     }
-    return lw__jinja_fail(run, LW_UNSUPPORTED, "the string method '%.*s' is not supported", (int)name.count, name.bytes);
+    return lw__jinja_fail(run, LW_UNSUPPORTED, "the string method '%.*s' is not supported", (int)name.count,
+                          name.bytes);
 }

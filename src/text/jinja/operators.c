@@ -16,7 +16,8 @@ static lw_status bad_operands(const jrun *run, const char *op, jvalue a, jvalue 
 {
     if (a.kind == JK_UNDEFINED) return lw__jinja_fail_undefined(run, a);
     if (b.kind == JK_UNDEFINED) return lw__jinja_fail_undefined(run, b);
-    return lw__jinja_fail(run, LW_BAD_INPUT, "unsupported operands for %s: '%s' and '%s'", op, lw__jinja_kind_name(a),
+    return lw__jinja_fail(run, LW_BAD_INPUT, "unsupported operands for %s: '%s' and '%s'", op,
+                          lw__jinja_kind_name(a),
                           lw__jinja_kind_name(b));
 }
 
@@ -68,7 +69,8 @@ static lw_status power_reals(jrun *run, double a, double b, double *out)
     if (a < 0.0 && isfinite(a) && isfinite(b) && floor(b) != b)
         return lw__jinja_fail(run, LW_UNSUPPORTED, "complex numbers are not supported");
     *out = pow(a, b);
-    if (isinf(*out) && isfinite(a) && isfinite(b)) return lw__jinja_fail(run, LW_BAD_INPUT, "a power overflows");
+    if (isinf(*out) && isfinite(a) && isfinite(b))
+        return lw__jinja_fail(run, LW_BAD_INPUT, "a power overflows");
     return LW_OK;
 }
 
@@ -191,11 +193,13 @@ lw_status lw__jinja_binary(jrun *run, int op, jvalue a, jvalue b, jvalue *out)
     const char name[3] = { (char)(op & 0xFF), (char)(op >> 8), '\0' };
     if (value_is_number(a) && value_is_number(b)) return binary_numbers(run, op, a, b, out);
     if (op == '+' && a.kind == JK_STRING && b.kind == JK_STRING) return add_texts(run, a, b, out);
-    if (op == '+' && a.kind == b.kind && (a.kind == JK_LIST || a.kind == JK_TUPLE)) return add_lists(run, a, b, out);
+    if (op == '+' && a.kind == b.kind && (a.kind == JK_LIST || a.kind == JK_TUPLE))
+        return add_lists(run, a, b, out);
     if (op == '*') return repeat(run, a, b, out);
     if (op == '%' && a.kind == JK_STRING)
         return lw__jinja_fail(run, LW_UNSUPPORTED, "formatting with %% is not supported");
-    if (op == '-' && a.kind == JK_VIEW) return lw__jinja_fail(run, LW_UNSUPPORTED, "set operations are not supported");
+    if (op == '-' && a.kind == JK_VIEW)
+        return lw__jinja_fail(run, LW_UNSUPPORTED, "set operations are not supported");
     return bad_operands(run, name, a, b);
 }
 
@@ -207,7 +211,8 @@ lw_status lw__jinja_negate(jrun *run, jvalue a, bool is_minus, jvalue *out)
         return LW_OK;
     }
     *out = value_int(value_integer(a), a.origin);
-    if (is_minus && __builtin_sub_overflow((int64_t)0, value_integer(a), &out->as.integer)) return too_big(run);
+    if (is_minus && __builtin_sub_overflow((int64_t)0, value_integer(a), &out->as.integer))
+        return too_big(run);
     return LW_OK;
 }
 
@@ -248,8 +253,10 @@ static lw_status own_attribute(jrun *run, jvalue owner, lw_text name, jvalue *ou
     }
     if (!lw__jinja_has_method(owner.kind, name, &is_safe)) return LW_OK;
     *is_there = true;
-    if (is_safe && owner.kind != JK_STRING && owner.kind != JK_DICT && owner.kind != JK_LIST && owner.kind != JK_TUPLE)
-        return lw__jinja_fail(run, LW_UNSUPPORTED, "attribute '%.*s' of a '%s' is not supported", (int)name.count,
+    if (is_safe && owner.kind != JK_STRING && owner.kind != JK_DICT && owner.kind != JK_LIST &&
+        owner.kind != JK_TUPLE)
+        return lw__jinja_fail(run, LW_UNSUPPORTED, "attribute '%.*s' of a '%s' is not supported",
+                              (int)name.count,
                               name.bytes, lw__jinja_kind_name(owner));
     if (!is_safe) {
         TRY(lw__jinja_undefined(run, lw__jinja_kind_name(owner), name, out));
@@ -344,7 +351,8 @@ static lw_status read_span(jrun *run, const jvalue parts[static 3], int64_t coun
 {
     const int64_t step = parts[2].kind == JK_NONE ? 1 : value_integer(parts[2]);
     if (step == 0) return lw__jinja_fail(run, LW_BAD_INPUT, "a slice step of zero");
-    if (step < -INT64_MAX) return lw__jinja_fail(run, LW_UNSUPPORTED, "a slice step of -2**63 is not supported");
+    if (step < -INT64_MAX)
+        return lw__jinja_fail(run, LW_UNSUPPORTED, "a slice step of -2**63 is not supported");
     const int64_t low = step < 0 ? -1 : 0, high = step < 0 ? count - 1 : count;
     const int64_t begin = parts[0].kind == JK_NONE ? (step < 0 ? high : low)
                                                    : clamp(value_integer(parts[0]), count, low, high);
@@ -393,8 +401,10 @@ lw_status lw__jinja_slice(jrun *run, jvalue owner, const jvalue parts[static 3],
     if (owner.kind == JK_UNDEFINED) return lw__jinja_fail_undefined(run, owner);
     bool is_sliceable = owner.kind == JK_STRING || owner.kind == JK_LIST || owner.kind == JK_TUPLE;
     for (int i = 0; i < 3; i++) is_sliceable &= parts[i].kind == JK_NONE || value_is_integer(parts[i]);
-    if (owner.kind == JK_RANGE) return lw__jinja_fail(run, LW_UNSUPPORTED, "slices of a range are not supported");
-    if (!is_sliceable) return lw__jinja_undefined(run, lw__jinja_kind_name(owner), text_literal("slice"), out);
+    if (owner.kind == JK_RANGE)
+        return lw__jinja_fail(run, LW_UNSUPPORTED, "slices of a range are not supported");
+    if (!is_sliceable)
+        return lw__jinja_undefined(run, lw__jinja_kind_name(owner), text_literal("slice"), out);
     if (owner.kind == JK_STRING) return slice_text(run, owner, parts, out);
     jspan span;
     TRY(read_span(run, parts, (int64_t)owner.as.list->count, &span));

@@ -10,7 +10,8 @@ static lw_status parse_postfix(jparser *p, const jnode **node);
 
 typedef lw_status rule(jparser *p, const jnode **out);
 
-static lw_status make_pair(jparser *p, jnode_kind kind, const jnode *left, const jnode *right, const jnode **out)
+static lw_status make_pair(jparser *p, jnode_kind kind, const jnode *left, const jnode *right,
+                           const jnode **out)
 {
     jnode *node;
     TRY(lw__jinja_node(p, kind, &node));
@@ -192,7 +193,8 @@ static lw_status parse_argument(jparser *p, jnodes *plain, jnodes *named)
                 return lw__jinja_parse_fail(p, LW_BAD_INPUT, "argument '%s' given twice", name->text.bytes);
         return lw__jinja_add_named(p, named, name, value);
     }
-    if (named->count > 0) return lw__jinja_parse_fail(p, LW_BAD_INPUT, "a positional argument after a named one");
+    if (named->count > 0)
+        return lw__jinja_parse_fail(p, LW_BAD_INPUT, "a positional argument after a named one");
     TRY(lw__jinja_parse_expr(p, &value));
     return lw__jinja_add(p, plain, value);
 }
@@ -303,7 +305,8 @@ lw_status lw__jinja_parse_filter(jparser *p, const jnode **node)
     TRY(lw__jinja_node(p, JN_FILTER, &filter));
     filter->left = *node;
     TRY(lw__jinja_expect_name(p, &filter->name));
-    if (lw__jinja_at_op(p, '.')) return lw__jinja_parse_fail(p, LW_UNSUPPORTED, "filters with dots are not supported");
+    if (lw__jinja_at_op(p, '.'))
+        return lw__jinja_parse_fail(p, LW_UNSUPPORTED, "filters with dots are not supported");
     if (lw__jinja_at_op(p, '(')) TRY(parse_arguments(p, filter));
     *node = filter;
     return lw__jinja_node_done(p, filter);
@@ -326,11 +329,13 @@ static lw_status parse_test(jparser *p, const jnode **node)
     test->left = *node;
     test->is_negated = lw__jinja_skip_word(p, "not");
     TRY(lw__jinja_expect_name(p, &test->name));
-    if (lw__jinja_at_op(p, '.')) return lw__jinja_parse_fail(p, LW_UNSUPPORTED, "tests with dots are not supported");
+    if (lw__jinja_at_op(p, '.'))
+        return lw__jinja_parse_fail(p, LW_UNSUPPORTED, "tests with dots are not supported");
     if (lw__jinja_at_op(p, '(')) {
         TRY(parse_arguments(p, test));
     } else if (at_bare_argument(p)) {
-        if (lw__jinja_at_word(p, "is")) return lw__jinja_parse_fail(p, LW_BAD_INPUT, "tests cannot be chained with is");
+        if (lw__jinja_at_word(p, "is"))
+            return lw__jinja_parse_fail(p, LW_BAD_INPUT, "tests cannot be chained with is");
         jnodes plain = { 0 };
         const jnode *argument;
         TRY(parse_primary(p, &argument));
@@ -464,10 +469,12 @@ static lw_status parse_string(jparser *p, jnode *node)
 
 static bool constant_word(const jparser *p, jvalue *out)
 {
-    if (lw__jinja_at_word(p, "true") || lw__jinja_at_word(p, "True")) *out = value_bool(true, LW_ORIGIN_TRUSTED);
+    if (lw__jinja_at_word(p, "true") || lw__jinja_at_word(p, "True"))
+        *out = value_bool(true, LW_ORIGIN_TRUSTED);
     else if (lw__jinja_at_word(p, "false") || lw__jinja_at_word(p, "False"))
         *out = value_bool(false, LW_ORIGIN_TRUSTED);
-    else if (lw__jinja_at_word(p, "none") || lw__jinja_at_word(p, "None")) *out = value_none(LW_ORIGIN_TRUSTED);
+    else if (lw__jinja_at_word(p, "none") || lw__jinja_at_word(p, "None"))
+        *out = value_none(LW_ORIGIN_TRUSTED);
     else return false;
     return true;
 }

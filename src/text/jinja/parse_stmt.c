@@ -11,7 +11,8 @@ static lw_status parse_body_to(jparser *p, const char *word, const jnode **out)
     return lw__jinja_expect_word(p, word);
 }
 
-static lw_status close_tag(jparser *p) { return lw__jinja_expect_kind(p, JT_BLOCK_END, "the end of the statement, %}"); }
+static lw_status close_tag(jparser *p) { return lw__jinja_expect_kind(p, JT_BLOCK_END,
+                                                                      "the end of the statement, %}"); }
 
 static lw_status parse_if(jparser *p, jnode *node)
 {
@@ -97,7 +98,8 @@ static lw_status parse_for(jparser *p, jnode *node)
     static const char *const until[] = { "else", "endfor", NULL };
     node->kind = JN_FOR;
     TRY(parse_target(p, &node->left));
-    if (names_loop(node->left)) return lw__jinja_parse_fail(p, LW_BAD_INPUT, "a loop cannot assign to 'loop'");
+    if (names_loop(node->left))
+        return lw__jinja_parse_fail(p, LW_BAD_INPUT, "a loop cannot assign to 'loop'");
     TRY(lw__jinja_expect_word(p, "in"));
     TRY(lw__jinja_parse_tuple(p, false, &node->right));
     if (lw__jinja_skip_word(p, "if")) TRY(lw__jinja_parse_expr(p, &node->third));
@@ -160,7 +162,8 @@ static lw_status parse_params(jparser *p, jnode *macro)
         TRY(lw__jinja_expect_name(p, &name));
         if (lw__jinja_skip_op(p, '=')) TRY(lw__jinja_parse_expr(p, &otherwise));
         else if (params.count > 0 && params.items[params.count - 1] != NULL)
-            return lw__jinja_parse_fail(p, LW_BAD_INPUT, "a parameter without a default after one that has it");
+            return lw__jinja_parse_fail(p, LW_BAD_INPUT,
+                                        "a parameter without a default after one that has it");
         TRY(lw__jinja_add_named(p, &params, name, otherwise));
     }
     macro->names = params.names;
@@ -169,7 +172,8 @@ static lw_status parse_params(jparser *p, jnode *macro)
     return lw__jinja_expect_op(p, ')');
 }
 
-/* The body of a macro or a call block: loops outside do not reach in, and its use of varargs and the like is noted. */
+/* The body of a macro or a call block: loops outside do not reach in, and its use of varargs and the like is
+ * noted. */
 static lw_status parse_macro_body(jparser *p, jnode *macro, const char *end)
 {
     jnode *outer = p->macro;
@@ -295,7 +299,8 @@ static lw_status parse_statement(jparser *p, const jnode **out)
         const struct statement *found = &statements[i];
         if (!lw__jinja_at_word(p, found->word)) continue;
         if (found->parse == NULL)
-            return lw__jinja_parse_fail(p, LW_UNSUPPORTED, "the statement '%s' is not supported", found->word);
+            return lw__jinja_parse_fail(p, LW_UNSUPPORTED, "the statement '%s' is not supported",
+                                        found->word);
         jnode *node;
         TRY(lw__jinja_node(p, JN_BODY, &node));
         lw__jinja_advance(p);

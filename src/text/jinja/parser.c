@@ -104,7 +104,8 @@ size_t lw__jinja_name_bucket(const char *bytes, size_t count)
 const jname *lw__jinja_name_find(const struct lw_jinja *program, const char *bytes, size_t count)
 {
     const jname *name = program->names[lw__jinja_name_bucket(bytes, count)];
-    while (name != NULL && !text_equal(name->text, (lw_text){ .bytes = bytes, .count = count })) name = name->next;
+    while (name != NULL && !text_equal(name->text, (lw_text){ .bytes = bytes, .count = count }))
+        name = name->next;
     return name;
 }
 
@@ -153,7 +154,8 @@ lw_status lw__jinja_node_done(jparser *p, jnode *node)
     for (size_t i = 0; i < node->named_count; i++) below = height_of(node->values[i], below);
     node->height = below + 1;
     if (node->height > LW_LIMIT_TEMPLATE_DEPTH)
-        return lw__jinja_parse_fail(p, LW_NO_ROOM, "the template nests deeper than %d levels", LW_LIMIT_TEMPLATE_DEPTH);
+        return lw__jinja_parse_fail(p, LW_NO_ROOM, "the template nests deeper than %d levels",
+                                    LW_LIMIT_TEMPLATE_DEPTH);
     return LW_OK;
 }
 
@@ -185,7 +187,8 @@ lw_status lw__jinja_add(jparser *p, jnodes *list, const jnode *node)
 lw_status lw__jinja_parse_enter(jparser *p)
 {
     if (p->depth >= LW_LIMIT_TEMPLATE_DEPTH)
-        return lw__jinja_parse_fail(p, LW_NO_ROOM, "the template nests deeper than %d levels", LW_LIMIT_TEMPLATE_DEPTH);
+        return lw__jinja_parse_fail(p, LW_NO_ROOM, "the template nests deeper than %d levels",
+                                    LW_LIMIT_TEMPLATE_DEPTH);
     p->depth++;
     return LW_OK;
 }

@@ -1,4 +1,5 @@
-/* What parse_expr.c and parse_stmt.c share: a cursor over tokens, node making with its depth check, error texts. */
+/* What parse_expr.c and parse_stmt.c share: a cursor over tokens, node making with its depth check, error
+ * texts. */
 #ifndef LW_TEXT_JINJA_PARSER_H
 #define LW_TEXT_JINJA_PARSER_H
 
@@ -53,7 +54,8 @@ lw_status lw__jinja_unexpected(const jparser *p, const char *wanted);
 
 lw_status lw__jinja_node(jparser *p, jnode_kind kind, jnode **out) LW_MUST_USE;
 
-/* Computes the height from the children; deeper than the limit fails. To be called when the children stand. */
+/* Computes the height from the children; deeper than the limit fails. To be called when the children
+ * stand. */
 lw_status lw__jinja_node_done(jparser *p, jnode *node) LW_MUST_USE;
 
 lw_status lw__jinja_add(jparser *p, jnodes *list, const jnode *node) LW_MUST_USE;

@@ -104,7 +104,8 @@ static lw_status repr_range(jbuild *build, jvalue v)
 {
     const jlist *list = v.as.list;
     char text[80];
-    if (list->step == 1) snprintf(text, sizeof text, "range(%lld, %lld)", (long long)list->start, (long long)list->stop);
+    if (list->step == 1)
+        snprintf(text, sizeof text, "range(%lld, %lld)", (long long)list->start, (long long)list->stop);
     else snprintf(text, sizeof text, "range(%lld, %lld, %lld)", (long long)list->start, (long long)list->stop,
                   (long long)list->step);
     return lw__jinja_put_word(build, text, v.origin);
@@ -153,7 +154,8 @@ static lw_status repr_value(jbuild *build, jvalue v)
     case JK_BUILTIN:
     case JK_METHOD: break;
     }
-    return lw__jinja_fail(build->run, LW_UNSUPPORTED, "printing a '%s' is not supported", lw__jinja_kind_name(v));
+    return lw__jinja_fail(build->run, LW_UNSUPPORTED, "printing a '%s' is not supported",
+                          lw__jinja_kind_name(v));
 }
 
 lw_status lw__jinja_repr(jbuild *build, jvalue v)

@@ -33,7 +33,8 @@ lw_status lw__jinja_step(jrun *run, size_t bytes)
 {
     const size_t steps = 1 + bytes / BYTES_PER_STEP;
     if (steps > run->limits.steps - run->steps)
-        return lw__jinja_fail(run, LW_NO_ROOM, "the template runs for more than %zu steps", run->limits.steps);
+        return lw__jinja_fail(run, LW_NO_ROOM, "the template runs for more than %zu steps",
+                              run->limits.steps);
     run->steps += steps;
     return LW_OK;
 }
@@ -41,7 +42,8 @@ lw_status lw__jinja_step(jrun *run, size_t bytes)
 lw_status lw__jinja_enter(jrun *run)
 {
     if (run->frames >= run->limits.frames)
-        return lw__jinja_fail(run, LW_NO_ROOM, "calls and values nest deeper than %zu levels", run->limits.frames);
+        return lw__jinja_fail(run, LW_NO_ROOM, "calls and values nest deeper than %zu levels",
+                              run->limits.frames);
     run->frames++;
     return LW_OK;
 }
@@ -125,7 +127,8 @@ static lw_status hand_over(const jrun *run, lw_text from, lw_buf *text, lw_buf *
 {
     lw_status status = lw_buf_reserve(origins, from.count);
     if (status == LW_OK) status = lw_buf_append(text, from.bytes, from.count);
-    if (status != LW_OK) return lw__jinja_fail(run, status, "no memory for a prompt of %zu bytes", from.count);
+    if (status != LW_OK)
+        return lw__jinja_fail(run, status, "no memory for a prompt of %zu bytes", from.count);
     if (from.origins != NULL) return lw_buf_append(origins, from.origins, from.count);
     memset(origins->bytes, LW_ORIGIN_TRUSTED, from.count);
     origins->count = from.count;

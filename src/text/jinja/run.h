@@ -72,7 +72,8 @@ lw_status lw__jinja_fail(const jrun *run, lw_status status, const char *format, 
 lw_status lw__jinja_step(jrun *run, size_t bytes) LW_MUST_USE;  /* one step, more for work on many bytes */
 lw_status lw__jinja_enter(jrun *run) LW_MUST_USE;               /* one more frame of the C stack */
 static inline void run_leave(jrun *run) { run->frames--; }
-lw_status lw__jinja_take(jrun *run, size_t count, size_t item_bytes, void *out) LW_MUST_USE; /* *out: the memory */
+/* *out: the memory */
+lw_status lw__jinja_take(jrun *run, size_t count, size_t item_bytes, void *out) LW_MUST_USE;
 lw_status lw__jinja_scope(jrun *run, jscope *parent, jscope **out) LW_MUST_USE;
 lw_status lw__jinja_set(jrun *run, jscope *scope, const jname *name, jvalue value) LW_MUST_USE;
 lw_status lw__jinja_get(jrun *run, const jscope *scope, const jname *name, jvalue *out) LW_MUST_USE;
@@ -92,16 +93,20 @@ lw_status lw__jinja_undefined_hint(jrun *run, const char *hint, jvalue *out) LW_
 lw_status lw__jinja_fail_undefined(const jrun *run, jvalue v);
 bool lw__jinja_truth(jvalue v);
 lw_status lw__jinja_equal(jrun *run, jvalue a, jvalue b, bool *out) LW_MUST_USE;
-lw_status lw__jinja_order(jrun *run, jvalue a, jvalue b, int *out) LW_MUST_USE; /* 2: not comparable, as with NaN */
+/* 2: not comparable, as with NaN */
+lw_status lw__jinja_order(jrun *run, jvalue a, jvalue b, int *out) LW_MUST_USE;
 lw_status lw__jinja_contains(jrun *run, jvalue whole, jvalue part, bool *out) LW_MUST_USE;
 lw_status lw__jinja_count(jrun *run, jvalue v, size_t *out) LW_MUST_USE;
 bool lw__jinja_is_iterable(jvalue v);
-lw_status lw__jinja_items(jrun *run, jvalue v, jvalue **items, size_t *count) LW_MUST_USE; /* an iterator is used up */
+/* an iterator is used up */
+lw_status lw__jinja_items(jrun *run, jvalue v, jvalue **items, size_t *count) LW_MUST_USE;
 lw_status lw__jinja_list(jrun *run, jkind kind, size_t room, jvalue *out) LW_MUST_USE;     /* count is 0 */
-void lw__jinja_list_push(jvalue *list, jvalue item);                                      /* within its room */
+/* within its room */
+void lw__jinja_list_push(jvalue *list, jvalue item);
 lw_status lw__jinja_dict(jrun *run, jkind kind, size_t room, jvalue *out) LW_MUST_USE;
 lw_status lw__jinja_dict_set(jrun *run, jvalue *dict, jvalue key, jvalue value) LW_MUST_USE;
-lw_status lw__jinja_dict_get(jrun *run, jvalue dict, jvalue key, const jvalue **out) LW_MUST_USE; /* NULL: absent */
+/* NULL: absent */
+lw_status lw__jinja_dict_get(jrun *run, jvalue dict, jvalue key, const jvalue **out) LW_MUST_USE;
 const jvalue *lw__jinja_dict_find(const jdict *dict, lw_text key);
 lw_status lw__jinja_from_json(jrun *run, const json_t *json, jvalue *out) LW_MUST_USE;
 
@@ -126,8 +131,10 @@ lw_status lw__jinja_case(jrun *run, lw_text text, jcase how, lw_text *out) LW_MU
 lw_status lw__jinja_binary(jrun *run, int op, jvalue a, jvalue b, jvalue *out) LW_MUST_USE;
 lw_status lw__jinja_negate(jrun *run, jvalue a, bool is_minus, jvalue *out) LW_MUST_USE;
 lw_status lw__jinja_compare(jrun *run, int op, jvalue a, jvalue b, bool *out) LW_MUST_USE;
-lw_status lw__jinja_attribute(jrun *run, jvalue owner, lw_text name, jvalue *out) LW_MUST_USE; /* owner.name */
-lw_status lw__jinja_item(jrun *run, jvalue owner, jvalue key, jvalue *out) LW_MUST_USE;        /* owner[key] */
+/* owner.name */
+lw_status lw__jinja_attribute(jrun *run, jvalue owner, lw_text name, jvalue *out) LW_MUST_USE;
+/* owner[key] */
+lw_status lw__jinja_item(jrun *run, jvalue owner, jvalue key, jvalue *out) LW_MUST_USE;
 lw_status lw__jinja_slice(jrun *run, jvalue owner, const jvalue parts[static 3], jvalue *out) LW_MUST_USE;
 
 /* --- eval.c, exec.c, call.c, loop.c */
@@ -139,18 +146,22 @@ lw_status lw__jinja_exec_for(jrun *run, const jnode *node, jscope *scope) LW_MUS
 lw_status lw__jinja_assign(jrun *run, const jnode *target, jscope *scope, jvalue value) LW_MUST_USE;
 lw_status lw__jinja_call(jrun *run, jvalue callee, const jargs *args, jvalue *out) LW_MUST_USE;
 const jbuiltin *lw__jinja_builtin(lw_text name); /* a global function, or NULL */
-lw_status lw__jinja_loop_attribute(jrun *run, jloop *loop, lw_text name, jvalue *out, bool *is_there) LW_MUST_USE;
-lw_status lw__jinja_loop_call(jrun *run, jloop *loop, lw_text name, const jargs *args, jvalue *out) LW_MUST_USE;
+lw_status lw__jinja_loop_attribute(jrun *run, jloop *loop, lw_text name, jvalue *out,
+                                   bool *is_there) LW_MUST_USE;
+lw_status lw__jinja_loop_call(jrun *run, jloop *loop, lw_text name, const jargs *args,
+                              jvalue *out) LW_MUST_USE;
 lw_status lw__jinja_loop_count(jrun *run, jloop *loop, size_t *out) LW_MUST_USE;
 
-/* --- args.c: the parameters of filters, tests and methods. params ends with NULL; absent ones stay NULL in out. */
+/* --- args.c: the parameters of filters, tests and methods. params ends with NULL; absent ones stay NULL in
+ * out. */
 lw_status lw__jinja_bind(jrun *run, const char *what, const jargs *args, const char *const *params,
                          const jvalue **out) LW_MUST_USE;
 lw_status lw__jinja_need_text(jrun *run, const char *what, const jvalue *v, lw_text *out) LW_MUST_USE;
 lw_status lw__jinja_need_int(jrun *run, const char *what, const jvalue *v, int64_t *out) LW_MUST_USE;
 
 /* --- filters*.c, tests.c, methods*.c */
-lw_status lw__jinja_filter(jrun *run, lw_text name, jvalue subject, const jargs *args, jvalue *out) LW_MUST_USE;
+lw_status lw__jinja_filter(jrun *run, lw_text name, jvalue subject, const jargs *args,
+                           jvalue *out) LW_MUST_USE;
 lw_status lw__jinja_test(jrun *run, lw_text name, jvalue subject, const jargs *args, bool *out) LW_MUST_USE;
 lw_status lw__jinja_method(jrun *run, jvalue owner, lw_text name, const jargs *args, jvalue *out) LW_MUST_USE;
 /* Whether Python's type has an attribute of that name, and whether the sandbox lets it be read. */

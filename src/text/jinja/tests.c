@@ -78,7 +78,8 @@ static lw_status test_sameas(jrun *run, jvalue s, const jvalue *argument, bool *
 {
     const bool is_simple = s.kind == JK_NONE || s.kind == JK_BOOL;
     if (!is_simple && s.kind == argument->kind)
-        return lw__jinja_fail(run, LW_UNSUPPORTED, "sameas of a '%s' is not supported", lw__jinja_kind_name(s));
+        return lw__jinja_fail(run, LW_UNSUPPORTED, "sameas of a '%s' is not supported",
+                              lw__jinja_kind_name(s));
     *out = s.kind == argument->kind && (s.kind == JK_NONE || s.as.truth == argument->as.truth);
     return LW_OK;
 }
@@ -125,7 +126,9 @@ static const struct kind_test {
     { "number", KIND(JK_BOOL) | KIND(JK_INT) | KIND(JK_FLOAT) },
     { "string", KIND(JK_STRING) },
     { "mapping", KIND(JK_DICT) },
-    { "sequence", KIND(JK_UNDEFINED) | KIND(JK_STRING) | KIND(JK_LIST) | KIND(JK_TUPLE) | KIND(JK_DICT) | KIND(JK_RANGE) },
+    { "sequence",
+        KIND(JK_UNDEFINED) | KIND(JK_STRING) | KIND(JK_LIST) | KIND(JK_TUPLE) | KIND(JK_DICT) |
+            KIND(JK_RANGE) },
     { "iterable", KIND(JK_UNDEFINED) | KIND(JK_STRING) | KIND(JK_LIST) | KIND(JK_TUPLE) | KIND(JK_DICT) |
                       KIND(JK_VIEW) | KIND(JK_RANGE) | KIND(JK_ITERATOR) | KIND(JK_LOOP) },
     { "callable", KIND(JK_UNDEFINED) | KIND(JK_MACRO) | KIND(JK_BUILTIN) | KIND(JK_METHOD) | KIND(JK_LOOP) },
@@ -134,7 +137,8 @@ static const struct kind_test {
 static lw_status check_count(jrun *run, lw_text name, const jargs *args, size_t wanted)
 {
     if (args->count == wanted && args->named_count == 0) return LW_OK;
-    return lw__jinja_fail(run, LW_BAD_INPUT, "the test '%.*s' takes %zu arguments", (int)name.count, name.bytes, wanted);
+    return lw__jinja_fail(run, LW_BAD_INPUT, "the test '%.*s' takes %zu arguments", (int)name.count,
+                          name.bytes, wanted);
 }
 
 /* defined, true and false: kinds with a word more */

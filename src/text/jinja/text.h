@@ -1,5 +1,6 @@
-/* Pieces of UTF-8 text with origins: steps, white space, trimming, searching. All texts here are valid UTF-8, which the
- * lexer and jansson have checked. Views are cut without copying, so their origins follow by themselves.
+/* Pieces of UTF-8 text with origins: steps, white space, trimming, searching. All texts here are valid UTF-8,
+ * which the lexer and jansson have checked. Views are cut without copying, so their origins follow by
+ * themselves.
  */
 #ifndef LW_TEXT_JINJA_TEXT_H
 #define LW_TEXT_JINJA_TEXT_H

@@ -44,9 +44,11 @@ lw_status lw__jinja_fail_undefined(const jrun *run, jvalue v)
     if (u->hint != NULL) return lw__jinja_fail(run, LW_BAD_INPUT, "%s", u->hint);
     const int count = (int)size_min(u->name.count, 200);
     if (u->is_unsafe)
-        return lw__jinja_fail(run, LW_BAD_INPUT, "access to attribute '%.*s' of '%s' is unsafe", count, u->name.bytes,
+        return lw__jinja_fail(run, LW_BAD_INPUT, "access to attribute '%.*s' of '%s' is unsafe", count,
+                              u->name.bytes,
                               u->owner);
-    if (u->owner == NULL) return lw__jinja_fail(run, LW_BAD_INPUT, "'%.*s' is undefined", count, u->name.bytes);
+    if (u->owner == NULL)
+        return lw__jinja_fail(run, LW_BAD_INPUT, "'%.*s' is undefined", count, u->name.bytes);
     return lw__jinja_fail(run, LW_BAD_INPUT, "'%s' has no attribute or element '%.*s'", u->owner, count,
                           u->name.bytes);
 }
@@ -113,7 +115,8 @@ static lw_status equal_same_kind(jrun *run, jvalue a, jvalue b, bool *out)
     case JK_RANGE: return equal_lists(run, a.as.list, b.as.list, out);
     case JK_DICT: return equal_dicts(run, a, b, out);
     case JK_VIEW:
-    case JK_METHOD: return lw__jinja_fail(run, LW_UNSUPPORTED, "comparing dict views or methods is not supported");
+    case JK_METHOD: return lw__jinja_fail(run, LW_UNSUPPORTED,
+                                          "comparing dict views or methods is not supported");
     case JK_ITERATOR: *out = a.as.list == b.as.list; return LW_OK;
     case JK_NAMESPACE: *out = a.as.dict == b.as.dict; return LW_OK;
     case JK_MACRO: *out = a.as.macro == b.as.macro; return LW_OK;
@@ -184,7 +187,8 @@ lw_status lw__jinja_contains(jrun *run, jvalue whole, jvalue part, bool *out)
     *out = false;
     if (whole.kind == JK_STRING) {
         if (part.kind != JK_STRING)
-            return lw__jinja_fail(run, LW_BAD_INPUT, "'in' of a string needs a string on its left, not a '%s'",
+            return lw__jinja_fail(run, LW_BAD_INPUT,
+                                  "'in' of a string needs a string on its left, not a '%s'",
                                   lw__jinja_kind_name(part));
         *out = lw__jinja_find(whole.as.text, part.as.text, 0) != SIZE_MAX;
         return lw__jinja_step(run, whole.as.text.count);
@@ -322,7 +326,8 @@ lw_status lw__jinja_dict_get(jrun *run, jvalue dict, jvalue key, const jvalue **
 const jvalue *lw__jinja_dict_find(const jdict *dict, lw_text key)
 {
     for (size_t i = 0; i < dict->count; i++)
-        if (dict->keys[i].kind == JK_STRING && text_equal(dict->keys[i].as.text, key)) return &dict->values[i];
+        if (dict->keys[i].kind == JK_STRING && text_equal(dict->keys[i].as.text, key))
+            return &dict->values[i];
     return NULL;
 }
 

@@ -1,6 +1,6 @@
 /* The values that a template computes with, in the arena of one rendering; never changed once made, save a
- * namespace, an iterator's place and a loop. Invariant: origin is LW_ORIGIN_OUTSIDE whenever any part of the value
- * came from outside, and a text's origins are NULL only when all its bytes are trusted.
+ * namespace, an iterator's place and a loop. Invariant: origin is LW_ORIGIN_OUTSIDE whenever any part of the
+ * value came from outside, and a text's origins are NULL only when all its bytes are trusted.
  */
 #ifndef LW_TEXT_JINJA_VALUE_H
 #define LW_TEXT_JINJA_VALUE_H
@@ -105,9 +105,11 @@ static inline jvalue value_list(jkind kind, jlist *list, uint8_t origin)
     return (jvalue){ .kind = kind, .origin = origin, .as.list = list };
 }
 
-static inline bool value_is_number(jvalue v) { return v.kind == JK_BOOL || v.kind == JK_INT || v.kind == JK_FLOAT; }
+static inline bool value_is_number(jvalue v) { return v.kind == JK_BOOL || v.kind == JK_INT ||
+    v.kind == JK_FLOAT; }
 static inline bool value_is_integer(jvalue v) { return v.kind == JK_BOOL || v.kind == JK_INT; }
 static inline int64_t value_integer(jvalue v) { return v.kind == JK_BOOL ? v.as.truth : v.as.integer; }
-static inline double value_real(jvalue v) { return v.kind == JK_FLOAT ? v.as.real : (double)value_integer(v); }
+static inline double value_real(jvalue v) { return v.kind == JK_FLOAT ? v.as.real
+    : (double)value_integer(v); }
 
 #endif

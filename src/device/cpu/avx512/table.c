@@ -1,9 +1,11 @@
 /* The table of the cpu device in AVX-512; the kernels are in rows.c, attention.c and linear.c. */
 #if defined(__x86_64__)
+#include "device/cpu/linear_kernels.h"
 #include "device/cpu/row_kernels.h"
 
 const lw_cpu_kernels lw_cpu_avx512 = {
-    .isa = "avx512",
+    .isa = "avx512f",
+    .block_cols = LW__CPU_AVX512_BLOCK_COLS,
     .thread_setup = lw__cpu_thread_setup,
     .rms_norm = lw__cpu_avx512_rms_norm,
     .add = lw__cpu_avx512_add,
@@ -14,5 +16,7 @@ const lw_cpu_kernels lw_cpu_avx512 = {
     .kv_store = lw__cpu_avx512_kv_store,
     .attend = lw__cpu_avx512_attend,
     .short_conv = lw__cpu_avx512_short_conv,
+    .linear_prepare = lw__cpu_avx512_linear_prepare,
+    .linear_run = lw__cpu_avx512_linear_run,
 };
 #endif

@@ -1,10 +1,12 @@
 /* The table of the cpu device in AVX-512 with bf16 dots; all but its linear kernels are those of AVX-512. */
 #if defined(__x86_64__)
+#include "device/cpu/linear_kernels.h"
 #include "device/cpu/row_kernels.h"
 
 const lw_cpu_kernels lw_cpu_avx512bf16 = {
     .isa = "avx512bf16",
-    .thread_setup = lw__cpu_thread_setup,
+    .block_cols = LW__CPU_AVX512_BLOCK_COLS,
+    .thread_setup = lw__cpu_denormals_off,
     .rms_norm = lw__cpu_avx512_rms_norm,
     .add = lw__cpu_avx512_add,
     .mul = lw__cpu_avx512_mul,
@@ -14,5 +16,7 @@ const lw_cpu_kernels lw_cpu_avx512bf16 = {
     .kv_store = lw__cpu_avx512_kv_store,
     .attend = lw__cpu_avx512_attend,
     .short_conv = lw__cpu_avx512_short_conv,
+    .linear_prepare = lw__cpu_avx512bf16_linear_prepare,
+    .linear_run = lw__cpu_avx512bf16_linear_run,
 };
 #endif

@@ -1,8 +1,10 @@
 /* The table of the cpu device in plain C; the kernels are in rows.c, attention.c and linear.c. */
+#include "device/cpu/linear_kernels.h"
 #include "device/cpu/row_kernels.h"
 
 const lw_cpu_kernels lw_cpu_generic = {
     .isa = "generic",
+    .block_cols = LW__CPU_GENERIC_BLOCK_COLS,
     .thread_setup = lw__cpu_thread_setup,
     .rms_norm = lw__cpu_generic_rms_norm,
     .add = lw__cpu_generic_add,
@@ -13,4 +15,6 @@ const lw_cpu_kernels lw_cpu_generic = {
     .kv_store = lw__cpu_generic_kv_store,
     .attend = lw__cpu_generic_attend,
     .short_conv = lw__cpu_generic_short_conv,
+    .linear_prepare = lw__cpu_generic_linear_prepare,
+    .linear_run = lw__cpu_generic_linear_run,
 };

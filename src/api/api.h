@@ -1,0 +1,154 @@
+/* What the files of the public C API share. include/lanewise.h is the contract; everything here is behind it.
+ *
+ *   api_model.c     opening, facts, counts          api_messages.c  a chat request's JSON, judged and evened
+ * out api_options.c   limits of every option          api_prompt.c    prompts: text, ids, conversations,
+ * marks api_error.c     statuses to results             api_text.c      ids to text api_reply.c     one
+ * reply's events              api_rounds.c    who computes next
+ *
+ * A model is read-only for the text functions; the pool of token scratches is the one thing that they change,
+ * behind its own lock.
+ */
+#ifndef LW_API_API_H
+#define LW_API_API_H
+
+#include "base/status.h"
+#include "family/family.h"
+#include "lane/engine.h"
+#include "lanewise.h"
+#include "text/chat.h"
+#include "text/tokenizer.h"
+
+enum {
+    LW__API_LANES_USUAL = 8,
+    LW__API_CHUNK_ROWS_MAX = 8192,
+    LW__API_QUEUE_USUAL = 256,
+    LW__API_QUEUE_MAX = 65536,
+    LW__API_ROUND_MS_MAX = 60000,
+    LW__API_DRAFTS_USUAL = 8,
+    LW__API_DRAFTS_MAX = 64,
+    LW__API_LOGPROBS_MAX = 20,
+    LW__API_BIASES_MAX = 1024,
+    LW__API_MARKS_FIRST = 8,    /* marks kept from a prompt's beginning: what many conversations share */
+    LW__API_MARKS_LAST = 56,    /* and from its end: where the next turn or an edit resumes */
+    LW__API_MARKS_MAX = LW__API_MARKS_FIRST + LW__API_MARKS_LAST,
+};
+
+/* ---- errors ---- */
+
+/* Fills error (may be NULL) and returns result. field may be NULL. */
+lw_result lw__api_fail(lw_error *error, lw_result result, const char *field, const char *format, ...)
+    LW_PRINTF(4, 5);
+/* The same from what an inner call left in d. */
+lw_result lw__api_status(lw_error *error, lw_status status, const char *field, const lw_diag *d);
+/* LW_RESULT_TOO_LONG or LW_RESULT_NO_ROOM with its counts. */
+lw_result lw__api_counts(lw_error *error, lw_result result, const char *field, uint64_t wanted,
+                         uint64_t there);
+lw_result lw__api_result_of(lw_status status);
+
+/* ---- options ---- */
+
+/* options (NULL: the defaults) with what an older caller left out filled in, every value within its range. */
+lw_result lw__api_model_options(const lw_model_options *options, lw_model_options *out, lw_error *error);
+lw_result lw__api_request_options(const lw_model *model, const lw_request_options *options,
+                                  lw_request_options *out, lw_error *error);
+
+/* ---- text ---- */
+
+/* Token scratches for whoever encodes now; as many as threads ever did so at once. */
+typedef struct lw__scratches lw__scratches;
+lw__scratches *lw__scratches_make(void);
+void lw__scratches_free(lw__scratches *scratches);
+
+/* How the chat template opens messages, learned from two small conversations when the model is opened. */
+typedef struct lw__opening {
+    int32_t id;             /* the special token that opens a message; -1: none was seen */
+    bool opens_reply;       /* the generation prompt begins with it too */
+} lw__opening;
+
+struct lw_prompt {
+    lw_ids ids;
+    uint32_t marks[LW__API_MARKS_MAX]; /* ascending, each above 0 and below ids.count */
+    uint32_t mark_count;
+    bool is_thinking;
+};
+
+/* Encodes with a scratch of the model's pool. */
+lw_status lw__api_encode(const lw_model *model, lw_text text, const lw_encode_options *options, lw_ids *out,
+                         lw_diag *d) LW_MUST_USE;
+lw_prompt *lw__prompt_make(void);
+void lw__api_learn_opening(lw_model *model);
+
+/* A chat request that was judged; messages are evened out: contents are strings, tool arguments objects. */
+typedef struct lw__chat_request {
+    json_t *root;          /* owns what the others point into */
+    json_t *messages;      /* owned */
+    const json_t *tools, *kwargs;
+    bool add_generation_prompt;
+} lw__chat_request;
+lw_result lw__chat_request_read(const char *request, size_t count, lw__chat_request *out, lw_error *error);
+void lw__chat_request_deinit(lw__chat_request *request);
+
+/* ---- the model ---- */
+
+typedef struct lw__rounds lw__rounds;
+
+struct lw_model {
+    lw_checkpoint *checkpoint;
+    lw_tokenizer *tokenizer;
+    lw_chat_template *chat;      /* NULL: the model has none */
+    lw_engine *engine;
+    lw__scratches *scratches;
+    lw__rounds *rounds;
+    lw__opening opening;
+    lw_model_options options;    /* judged */
+    lw_model_facts facts;
+    lw_sampling_options sampling;
+    int32_t end_ids[LW_FAMILY_END_IDS_MAX];
+    size_t end_id_count;
+    int32_t think_open_id, think_close_id; /* -1: the vocabulary has none */
+    uint32_t token_bytes_max;    /* of the longest token's text */
+    char device[128], format[32];
+};
+
+/* ---- replies ---- */
+
+typedef enum lw__reply_state {
+    LW__REPLY_WAITING,
+    LW__REPLY_FILLING,
+    LW__REPLY_RUNNING,
+    LW__REPLY_DONE
+} lw__reply_state;
+
+struct lw_reply {
+    lw_model *model;
+    lw_reply *next;              /* in the order of opening */
+    int32_t *prompt;             /* [prompt_count] */
+    uint32_t prompt_count;
+    lw_request_options options;
+    lw__reply_state state;
+    int32_t *tokens;             /* [tokens_max] */
+    uint32_t drawn, read;        /* tokens drawn, and those told by lw_reply_read */
+    uint32_t held_max;
+    uint32_t rows_done, rows_told, rows;
+    bool end_told;
+    lw_end end;
+    lw_result result;
+    lw_diag diag;                /* why a reply failed */
+    uint64_t opened_ns, admitted_ns, filled_ns, ended_ns; /* 0: not yet */
+    lw_reply_counts counts;
+};
+
+/* Ends a reply for its reader; the lane is given back by the rounds. */
+void lw__reply_end(lw_reply *reply, lw_end end, lw_result result);
+bool lw__reply_is_held(const lw_reply *reply);
+
+lw_status lw__rounds_open(lw_model *model, lw_diag *d) LW_MUST_USE;
+void lw__rounds_close(lw__rounds *rounds);
+/* LW_NO_ROOM: the queue is full. */
+lw_status lw__rounds_add(lw__rounds *rounds, lw_reply *reply, lw_diag *d) LW_MUST_USE;
+/* Forgets reply and frees its lane. */
+void lw__rounds_remove(lw__rounds *rounds, lw_reply *reply);
+lw_result lw__rounds_step(lw__rounds *rounds, bool *worked, lw_error *error);
+void lw__rounds_count(const lw__rounds *rounds, lw_model_counts *counts);
+
+#endif

@@ -1,0 +1,133 @@
+/* One vector of fp32 and of 32-bit words for the linear kernels. The including file defines LINEAR_AVX2 or
+ * LINEAR_AVX512, or neither for plain C that compilers lower on SSE2, NEON and others.
+ * vf_fma is one rounding where the set has it and multiply-then-add elsewhere: bits differ between instruction sets,
+ * never between two uses in one. vi_srl takes any count, vi_srli and vi_slli a constant.
+ */
+#ifndef LW_DEVICE_CPU_LINEAR_SIMD_H
+#define LW_DEVICE_CPU_LINEAR_SIMD_H
+
+#include <stdint.h>
+#include <string.h>
+
+#define LINEAR_INLINE static inline __attribute__((always_inline))
+#if defined(__clang__)
+#define LINEAR_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define LINEAR_UNROLL _Pragma("GCC unroll 16")
+#endif
+
+#if defined(LINEAR_AVX512)
+#include <immintrin.h>
+enum { LANES = 16 };
+typedef __m512 vf;
+typedef __m512i vi;
+LINEAR_INLINE vf vf_zero(void) { return _mm512_setzero_ps(); }
+LINEAR_INLINE vf vf_set(float x) { return _mm512_set1_ps(x); }
+LINEAR_INLINE vf vf_load(const void *p) { return _mm512_loadu_ps(p); }
+LINEAR_INLINE void vf_store(float *p, vf x) { _mm512_storeu_ps(p, x); }
+LINEAR_INLINE vf vf_mul(vf a, vf b) { return _mm512_mul_ps(a, b); }
+LINEAR_INLINE vf vf_add(vf a, vf b) { return _mm512_add_ps(a, b); }
+LINEAR_INLINE vf vf_fma(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }
+LINEAR_INLINE vf vf_of_int(vi x) { return _mm512_cvtepi32_ps(x); }
+LINEAR_INLINE vf vf_of_bits(vi x) { return _mm512_castsi512_ps(x); }
+LINEAR_INLINE vi vi_load(const void *p) { return _mm512_loadu_si512(p); }
+LINEAR_INLINE vi vi_and(vi x, uint32_t mask) { return _mm512_and_si512(x, _mm512_set1_epi32((int)mask)); }
+LINEAR_INLINE vi vi_or(vi a, vi b) { return _mm512_or_si512(a, b); }
+LINEAR_INLINE vi vi_srl(vi x, unsigned count) { return _mm512_srl_epi32(x, _mm_cvtsi32_si128((int)count)); }
+LINEAR_INLINE vi vi_srli(vi x, unsigned count) { return _mm512_srli_epi32(x, count); }
+LINEAR_INLINE vi vi_slli(vi x, unsigned count) { return _mm512_slli_epi32(x, count); }
+LINEAR_INLINE vi vi_load16(const void *p) { return _mm512_cvtepu16_epi32(_mm256_loadu_si256(p)); }
+LINEAR_INLINE vf vf_load_fp16(const void *p) { return _mm512_cvtph_ps(_mm256_loadu_si256(p)); }
+
+#elif defined(LINEAR_AVX2)
+#include <immintrin.h>
+enum { LANES = 8 };
+typedef __m256 vf;
+typedef __m256i vi;
+LINEAR_INLINE vf vf_zero(void) { return _mm256_setzero_ps(); }
+LINEAR_INLINE vf vf_set(float x) { return _mm256_set1_ps(x); }
+LINEAR_INLINE vf vf_load(const void *p) { return _mm256_loadu_ps(p); }
+LINEAR_INLINE void vf_store(float *p, vf x) { _mm256_storeu_ps(p, x); }
+LINEAR_INLINE vf vf_mul(vf a, vf b) { return _mm256_mul_ps(a, b); }
+LINEAR_INLINE vf vf_add(vf a, vf b) { return _mm256_add_ps(a, b); }
+LINEAR_INLINE vf vf_fma(vf a, vf b, vf c) { return _mm256_fmadd_ps(a, b, c); }
+LINEAR_INLINE vf vf_of_int(vi x) { return _mm256_cvtepi32_ps(x); }
+LINEAR_INLINE vf vf_of_bits(vi x) { return _mm256_castsi256_ps(x); }
+LINEAR_INLINE vi vi_load(const void *p) { return _mm256_loadu_si256(p); }
+LINEAR_INLINE vi vi_and(vi x, uint32_t mask) { return _mm256_and_si256(x, _mm256_set1_epi32((int)mask)); }
+LINEAR_INLINE vi vi_or(vi a, vi b) { return _mm256_or_si256(a, b); }
+LINEAR_INLINE vi vi_srl(vi x, unsigned count) { return _mm256_srl_epi32(x, _mm_cvtsi32_si128((int)count)); }
+LINEAR_INLINE vi vi_srli(vi x, unsigned count) { return _mm256_srli_epi32(x, (int)count); }
+LINEAR_INLINE vi vi_slli(vi x, unsigned count) { return _mm256_slli_epi32(x, (int)count); }
+LINEAR_INLINE vi vi_load16(const void *p) { return _mm256_cvtepu16_epi32(_mm_loadu_si128(p)); }
+LINEAR_INLINE vf vf_load_fp16(const void *p) { return _mm256_cvtph_ps(_mm_loadu_si128(p)); }
+
+#else
+/* Pairs of 16-byte vectors: every target has those, and functions pass them without an ABI of their own. */
+enum { LANES = 8 };
+typedef float v4f __attribute__((vector_size(16)));
+typedef uint32_t v4u __attribute__((vector_size(16)));
+typedef int32_t v4i __attribute__((vector_size(16)));
+typedef uint16_t v4h __attribute__((vector_size(8)));
+typedef struct vf { v4f lo, hi; } vf;
+typedef struct vi { v4u lo, hi; } vi;
+LINEAR_INLINE v4f v4f_set(float x) { return (v4f){ x, x, x, x }; }
+LINEAR_INLINE v4u v4u_set(uint32_t x) { return (v4u){ x, x, x, x }; }
+LINEAR_INLINE vf vf_set(float x) { return (vf){ v4f_set(x), v4f_set(x) }; }
+LINEAR_INLINE vf vf_zero(void) { return vf_set(0.0f); }
+LINEAR_INLINE vf vf_load(const void *p)
+{
+    vf x;
+    memcpy(&x.lo, p, sizeof x.lo);
+    memcpy(&x.hi, (const char *)p + sizeof x.lo, sizeof x.hi);
+    return x;
+}
+LINEAR_INLINE void vf_store(float *p, vf x)
+{
+    memcpy(p, &x.lo, sizeof x.lo);
+    memcpy(p + 4, &x.hi, sizeof x.hi);
+}
+LINEAR_INLINE vf vf_mul(vf a, vf b) { return (vf){ a.lo * b.lo, a.hi * b.hi }; }
+LINEAR_INLINE vf vf_add(vf a, vf b) { return (vf){ a.lo + b.lo, a.hi + b.hi }; }
+LINEAR_INLINE vf vf_fma(vf a, vf b, vf c) { return (vf){ a.lo * b.lo + c.lo, a.hi * b.hi + c.hi }; }
+LINEAR_INLINE vf vf_of_int(vi x)
+{
+    return (vf){ __builtin_convertvector((v4i)x.lo, v4f), __builtin_convertvector((v4i)x.hi, v4f) };
+}
+LINEAR_INLINE vf vf_of_bits(vi x) { return (vf){ (v4f)x.lo, (v4f)x.hi }; }
+LINEAR_INLINE vi vi_load(const void *p)
+{
+    vi x;
+    memcpy(&x.lo, p, sizeof x.lo);
+    memcpy(&x.hi, (const char *)p + sizeof x.lo, sizeof x.hi);
+    return x;
+}
+LINEAR_INLINE vi vi_and(vi x, uint32_t mask) { return (vi){ x.lo & v4u_set(mask), x.hi & v4u_set(mask) }; }
+LINEAR_INLINE vi vi_or(vi a, vi b) { return (vi){ a.lo | b.lo, a.hi | b.hi }; }
+LINEAR_INLINE vi vi_srl(vi x, unsigned count) { return (vi){ x.lo >> count, x.hi >> count }; }
+LINEAR_INLINE vi vi_srli(vi x, unsigned count) { return vi_srl(x, count); }
+LINEAR_INLINE vi vi_slli(vi x, unsigned count) { return (vi){ x.lo << count, x.hi << count }; }
+LINEAR_INLINE vi vi_load16(const void *p)
+{
+    v4h lo, hi;
+    memcpy(&lo, p, sizeof lo);
+    memcpy(&hi, (const char *)p + sizeof lo, sizeof hi);
+    return (vi){ __builtin_convertvector(lo, v4u), __builtin_convertvector(hi, v4u) };
+}
+/* A half's exponent and mantissa as a float are its value times 2^-112; infinity and NaN keep an exponent of ones. */
+LINEAR_INLINE v4f v4f_of_fp16(v4u half)
+{
+    const v4f magnitude = (v4f)((half & v4u_set(0x7FFFu)) << 13) * v4f_set(0x1p112f);
+    const v4u special = (v4u)((half & v4u_set(0x7C00u)) == v4u_set(0x7C00u)) & v4u_set(0x7F800000u);
+    return (v4f)((v4u)magnitude | special | ((half & v4u_set(0x8000u)) << 16));
+}
+LINEAR_INLINE vf vf_load_fp16(const void *p)
+{
+    const vi halves = vi_load16(p);
+    return (vf){ v4f_of_fp16(halves.lo), v4f_of_fp16(halves.hi) };
+}
+#endif
+
+LINEAR_INLINE vf vf_load_bf16(const void *p) { return vf_of_bits(vi_slli(vi_load16(p), 16)); }
+
+#endif

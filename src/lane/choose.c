@@ -1,0 +1,166 @@
+/* Which rows of which lanes a round computes. Pure: reads the lanes, their drafts and the costs, writes the round.
+ * Running replies come first, one row each at least; then drafts as far as they pay; then prompts within the time that
+ * running replies may be held up.
+ */
+#include "lane/core_internal.h"
+
+enum {
+    PROMPT_ROUNDS = 3,        /* plain rounds that prompt rows may take beside running replies */
+    PROMPT_ROWS_LEAST = 8,    /* prompts go on even where a single row takes too long */
+};
+
+static uint32_t rows_known(const lw__lane *lane)
+{
+    return lane->count - lane->committed;
+}
+
+/* Known rows of every running lane; each gets one before any gets more. */
+static void choose_running(const lw_core *core, lw__round *round)
+{
+    uint32_t needed = 0;
+    for (uint32_t i = 0; i < core->options.lanes; i++) needed += core->lanes[i].state == LW__LANE_RUNNING;
+    uint32_t spare = core->options.rows_max - core->options.lanes;
+    for (uint32_t i = 0; i < core->options.lanes; i++) {
+        const lw__lane *lane = &core->lanes[i];
+        if (lane->state != LW__LANE_RUNNING) continue;
+        const uint32_t more = rows_known(lane) - 1 < spare ? rows_known(lane) - 1 : spare;
+        spare -= more;
+        round->shares[round->share_count++] = (lw__share){ .lane = i, .known = 1 + more,
+                                                           .draws = 1 + more == rows_known(lane) };
+        round->row_count += 1 + more;
+    }
+    round->running = round->share_count;
+    LW_ASSERT(round->running == needed);
+}
+
+/* ---- drafts ---- */
+
+/* The share whose next draft is likeliest, the first of equals; share_count when none has one. */
+static uint32_t likeliest(const lw_core *core, const lw__round *round, const uint32_t *taken, const double *chances)
+{
+    uint32_t best = round->share_count;
+    for (uint32_t i = 0; i < round->share_count; i++) {
+        const lw__share *share = &round->shares[i];
+        if (!share->draws || taken[i] >= core->lanes[share->lane].draft.count) continue;
+        if (best == round->share_count || chances[i] > chances[best]) best = i;
+    }
+    return best;
+}
+
+/* Takes the likeliest next draft over all lanes again and again; the prefix of that order with the most expected tokens
+ * a nanosecond is what the round tries. */
+static void choose_drafts(const lw_core *core, lw__round *round, uint32_t room)
+{
+    uint32_t taken[LW_CORE_LANES_MAX] = { 0 };
+    double chances[LW_CORE_LANES_MAX];
+    double expected = round->running;
+    double best = expected / lw_costs_at(&core->costs, round->row_count);
+    const uint32_t base = round->row_count;
+    for (uint32_t i = 0; i < round->running; i++) chances[i] = core->lanes[round->shares[i].lane].depth.chances[0];
+    for (uint32_t rows = base + 1; rows <= base + room; rows++) {
+        const uint32_t i = likeliest(core, round, taken, chances);
+        if (i == round->share_count) return;
+        expected += chances[i];
+        taken[i]++;
+        if (taken[i] < LW_DRAFTS_MAX) chances[i] *= core->lanes[round->shares[i].lane].depth.chances[taken[i]];
+        const double rate = expected / lw_costs_at(&core->costs, rows);
+        if (rate <= best) continue;
+        best = rate;
+        round->row_count = rows;
+        for (uint32_t j = 0; j < round->running; j++) round->shares[j].drafts = taken[j];
+    }
+}
+
+/* A probe of the guard tries its one draft whatever the costs say: their being wrong is what it is for. */
+static void choose_probes(const lw_core *core, lw__round *round, uint32_t room)
+{
+    for (uint32_t i = 0; i < round->running && room > 0; i++) {
+        lw__share *share = &round->shares[i];
+        const lw__lane *lane = &core->lanes[share->lane];
+        const bool probes = lw_depth_limit(&lane->depth, LW_DRAFTS_MAX) == 1;
+        if (!share->draws || !probes || lane->draft.count == 0 || share->drafts > 0) continue;
+        share->drafts = 1;
+        round->row_count++;
+        room--;
+    }
+}
+
+/* ---- prompts ---- */
+
+/* Whether a goes before b; both are filling. */
+static bool goes_before(const lw__lane *a, const lw__lane *b)
+{
+    const bool a_is_due = a->passed_over >= LW__PASSED_MAX, b_is_due = b->passed_over >= LW__PASSED_MAX;
+    if (a_is_due != b_is_due) return a_is_due;
+    if (a_is_due && a->passed_over != b->passed_over) return a->passed_over > b->passed_over;
+    if (!a_is_due && rows_known(a) != rows_known(b)) return rows_known(a) < rows_known(b);
+    return a->job.id < b->job.id;
+}
+
+/* The filling lane that goes next after those that have a share; the number of lanes when there is none. */
+static uint32_t next_prompt(const lw_core *core, const lw__round *round)
+{
+    uint32_t best = core->options.lanes;
+    for (uint32_t i = 0; i < core->options.lanes; i++) {
+        if (core->lanes[i].state != LW__LANE_FILLING) continue;
+        bool has_share = false;
+        for (uint32_t s = round->running; s < round->share_count; s++) has_share |= round->shares[s].lane == i;
+        if (has_share) continue;
+        if (best == core->options.lanes || goes_before(&core->lanes[i], &core->lanes[best])) best = i;
+    }
+    return best;
+}
+
+/* Prompt rows that this round has time for. */
+static uint32_t prompt_room(const lw_core *core, const lw__round *round)
+{
+    const uint32_t most = core->options.rows_max - round->row_count;
+    if (round->running == 0) return most;
+    const double plain = lw_costs_at(&core->costs, round->row_count);
+    const uint64_t round_ns = core->options.round_ns;
+    const double until = round_ns != 0 ? (double)round_ns : plain * (1 + PROMPT_ROUNDS);
+    uint32_t rows = PROMPT_ROWS_LEAST < most ? PROMPT_ROWS_LEAST : most;
+    while (rows < most && lw_costs_at(&core->costs, round->row_count + rows + 1) <= until) rows++;
+    return rows;
+}
+
+static void choose_prompts(const lw_core *core, lw__round *round)
+{
+    uint32_t room = prompt_room(core, round);
+    while (room > 0) {
+        const uint32_t next = next_prompt(core, round);
+        if (next == core->options.lanes) return;
+        const lw__lane *lane = &core->lanes[next];
+        const uint32_t left = rows_known(lane), rows = left < room ? left : room;
+        const bool draws = rows == left && lane->job.request->tokens_max > 0;
+        round->shares[round->share_count++] = (lw__share){ .lane = next, .known = rows, .draws = draws };
+        round->row_count += rows;
+        round->prompt_rows += rows;
+        room -= rows;
+    }
+}
+
+void lw__round_choose(const lw_core *core, lw__round *round)
+{
+    *round = (lw__round){ 0 };
+    choose_running(core, round);
+    const bool fills = next_prompt(core, round) != core->options.lanes;
+    const uint32_t kept_free = fills ? PROMPT_ROWS_LEAST : 0;
+    const uint32_t rows_max = core->options.rows_max;
+    if (round->running > 0 && rows_max > round->row_count + kept_free) {
+        choose_drafts(core, round, rows_max - round->row_count - kept_free);
+    }
+    if (rows_max > round->row_count + kept_free) {
+        choose_probes(core, round, rows_max - round->row_count - kept_free);
+    }
+    choose_prompts(core, round);
+    uint32_t row = 0, wanted = 0;
+    for (uint32_t i = 0; i < round->share_count; i++) {
+        lw__share *share = &round->shares[i];
+        share->row_begin = row;
+        share->wanted_begin = wanted;
+        row += share->known + share->drafts;
+        wanted += share->draws ? 1 + share->drafts : 0;
+    }
+    LW_ASSERT(row == round->row_count && row <= rows_max);
+}

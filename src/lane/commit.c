@@ -1,0 +1,132 @@
+/* What a round that went well leaves behind; nothing here can fail. Entries are published before pages are given back,
+ * since a mark may lie below what the lane still needs.
+ */
+#include "lane/core_internal.h"
+
+/* The first mark above position that a prompt's rows up to end reach: the request's own or one of the core's. */
+static uint32_t next_mark(const lw_core *core, lw__lane *lane, uint32_t position, uint32_t end)
+{
+    const lw_request *request = lane->job.request;
+    const uint32_t step = core->options.mark_rows;
+    uint32_t mark = end + 1;
+    if (step != 0 && position / step < end / step) mark = (position / step + 1) * step;
+    while (lane->next_mark < request->mark_count && request->marks[lane->next_mark] <= position) lane->next_mark++;
+    if (lane->next_mark < request->mark_count && request->marks[lane->next_mark] < mark) {
+        mark = request->marks[lane->next_mark];
+    }
+    return mark;
+}
+
+static void publish_marks(lw_core *core, lw__lane *lane, uint32_t begin, uint32_t end)
+{
+    const uint32_t prompt = lane->job.request->prompt_count;
+    if (end > prompt) end = prompt;
+    for (uint32_t p = next_mark(core, lane, begin, end); p <= end; p = next_mark(core, lane, p, end)) {
+        lw_cache_publish(&core->cache, lane->ids, p, &lane->pages, lane->job.id);
+    }
+}
+
+/* Tells the drawn tokens in order; those after one that ended the reply are dropped. True: the reply has ended. */
+static bool tell_tokens(lw__lane *lane, lw_finish *finish)
+{
+    const lw_request *request = lane->job.request;
+    const uint32_t first = lane->count - lane->drawn_count;
+    for (uint32_t i = 0; i < lane->drawn_count; i++) {
+        const lw__drawn *drawn = &lane->drawn[i];
+        const lw_token_event event = { .id = drawn->id, .position = first + i, .logprob = drawn->logprob,
+                                       .top = drawn->top, .top_count = drawn->top_count };
+        lane->counts.tokens++;
+        const bool goes_on = request->token == NULL || request->token(request->context, &event);
+        bool is_end = false;
+        for (uint32_t j = 0; !request->ignore_end && j < request->end_id_count; j++) {
+            is_end = is_end || request->end_ids[j] == drawn->id;
+        }
+        *finish = is_end ? LW_FINISH_END : goes_on ? LW_FINISH_LENGTH : LW_FINISH_STOPPED;
+        if (is_end || !goes_on || lane->counts.tokens == request->tokens_max) {
+            lane->count = first + i + 1;
+            return true;
+        }
+    }
+    return request->tokens_max == 0 && lane->committed == request->prompt_count;
+}
+
+/* Tells the source and the guard how the drafts went. round_ns 0: the round's time says nothing about them. */
+static void judge_drafts(lw_core *core, lw__lane *lane, const lw__share *share, uint64_t round_ns)
+{
+    if (share->drafts == 0) {
+        lw_depth_plain(&lane->depth);
+        return;
+    }
+    const double plain = lw_costs_at(&core->costs, core->round.row_count - share->drafts);
+    lw_depth_drafted(&lane->depth, share->drafts, lane->kept, (double)round_ns, plain);
+    lane->drafted_by->judge(lane->drafted_by->context, share->lane, share->drafts, lane->kept);
+    lane->counts.drafted += share->drafts;
+    lane->counts.kept += lane->kept;
+    core->counts.drafted += share->drafts;
+    core->counts.kept += lane->kept;
+}
+
+static void share_commit(lw_core *core, const lw__share *share, uint64_t round_ns)
+{
+    lw__lane *lane = &core->lanes[share->lane];
+    const lw_request *request = lane->job.request;
+    const uint32_t before = lane->committed;
+    const bool was_filling = lane->state == LW__LANE_FILLING;
+    lw_finish finish = LW_FINISH_LENGTH;
+    if (share->draws) {
+        lane->counts.rounds++;
+        if (!was_filling) judge_drafts(core, lane, share, round_ns);
+        core->counts.tokens += lane->drawn_count;
+    }
+    lane->committed = before + lane->placed;
+    if (was_filling) {
+        lane->counts.prompt_rows += share->known;
+        publish_marks(core, lane, before, lane->committed);
+        if (lane->committed >= request->prompt_count) {
+            lane->state = LW__LANE_RUNNING;
+            lane->filled_ns = lw__core_now(core);
+        }
+        if (request->filled != NULL) {
+            const uint32_t first = lane->counts.cached_tokens;
+            request->filled(request->context, before + share->known - first, request->prompt_count - first);
+        }
+    }
+    const bool has_ended = tell_tokens(lane, &finish);
+    /* The last token has no row yet; after a cut nothing past the cut is kept. */
+    if (lane->drawn_count > 0 && lane->committed > lane->count - 1) lane->committed = lane->count - 1;
+    /* A row past the reply's end may be one that plain rounds never draw. */
+    if (lane->drawn_status != LW_OK && !has_ended) {
+        lw__seat_leave(core, lane, lane->drawn_status, finish, lane->diag.text);
+        return;
+    }
+    lw_pages_trim(core->device.pool, &lane->pages, lane->committed);
+    if (!has_ended) return;
+    lw_cache_publish(&core->cache, lane->ids, lane->committed, &lane->pages, lane->job.id);
+    lw__seat_leave(core, lane, LW_OK, finish, "");
+}
+
+/* A filling prompt without a share was passed over if another one had rows. */
+static void count_passes(lw_core *core, const lw__round *round)
+{
+    for (uint32_t i = 0; i < core->options.lanes; i++) {
+        bool has_share = false;
+        for (uint32_t s = 0; s < round->share_count; s++) has_share |= round->shares[s].lane == i;
+        if (has_share) {
+            core->lanes[i].passed_over = 0;
+        } else if (core->lanes[i].state == LW__LANE_FILLING && round->prompt_rows > 0) {
+            core->lanes[i].passed_over++;
+        }
+    }
+}
+
+void lw__round_commit(lw_core *core, const lw__round *round, uint64_t round_ns)
+{
+    const bool is_pure = round->prompt_rows == 0;
+    core->counts.rows += round->row_count;
+    core->counts.prompt_rows += round->prompt_rows;
+    count_passes(core, round);
+    for (uint32_t i = 0; i < round->share_count; i++) {
+        share_commit(core, &round->shares[i], is_pure ? round_ns : 0);
+    }
+    if (is_pure) lw_costs_measure(&core->costs, round->row_count, (double)round_ns);
+}

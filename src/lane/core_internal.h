@@ -1,0 +1,114 @@
+/* What the files of the lane core share: core.c (open, submit, cancel, the round's order), seat.c (which waiting request
+ * takes which lane, and how it leaves), choose.c, verify.c, commit.c. Nothing else includes it but tests.
+ */
+#ifndef LW_LANE_CORE_INTERNAL_H
+#define LW_LANE_CORE_INTERNAL_H
+
+#include "lane/core.h"
+
+enum { LW__PASSED_MAX = 8 };  /* times that a filling prompt may be passed over */
+
+typedef struct lw__job {
+    const lw_request *request;
+    uint64_t id;
+    uint64_t submitted_ns;
+} lw__job;
+
+typedef enum lw__lane_state { LW__LANE_FREE, LW__LANE_FILLING, LW__LANE_RUNNING } lw__lane_state;
+
+/* A token that sample drew and commit has not told yet. */
+typedef struct lw__drawn {
+    int32_t id;
+    double logprob;
+    lw_logprob top[LW_LOGPROBS_MAX];
+    uint32_t top_count;
+} lw__drawn;
+
+typedef struct lw__lane {
+    lw__lane_state state;
+    lw__job job;
+    lw_page_table pages;
+    uint32_t reserved[LW_PLAN_REACHES_MAX];  /* pages that it may hold at once, by group */
+    int32_t *ids;                            /* [context] prompt and reply */
+    uint32_t count, committed;
+    uint32_t next_mark;                      /* index of the first of the request's marks that lies ahead */
+    uint32_t passed_over;
+    lw_seen seen;                            /* counted only for requests with penalties */
+    lw_depth depth;
+    lw_draft draft;                          /* for the coming round */
+    const lw_draft_source *drafted_by;
+    uint64_t seated_ns, filled_ns;
+    lw_request_counts counts;
+
+    /* What sample found; read by commit of the same round. */
+    lw__drawn *drawn;                        /* [drafts_max + 1] */
+    uint32_t drawn_count;
+    uint32_t kept;                           /* drafts that equalled their draws */
+    uint32_t placed;                         /* rows from the window's first on that stand at slot == position */
+    lw_status drawn_status;
+    lw_diag diag;                            /* of drawn_status */
+} lw__lane;
+
+/* What one lane brings to a round: known rows, then drafts below the last of them. */
+typedef struct lw__share {
+    uint32_t lane;
+    uint32_t known;
+    uint32_t drafts;
+    uint32_t row_begin;
+    uint32_t wanted_begin;   /* index among the wanted rows of its last known row; its drafts' follow */
+    bool draws;              /* its known rows end the known tokens, and a token is drawn after them */
+} lw__share;
+
+typedef struct lw__round {
+    lw__share shares[LW_CORE_LANES_MAX];
+    uint32_t share_count;
+    uint32_t row_count;
+    uint32_t prompt_rows;
+    uint32_t running;        /* shares of running lanes; they stand first */
+} lw__round;
+
+struct lw_core {
+    lw_core_device device;
+    lw_core_options options;
+    lw__lane *lanes;         /* [options.lanes] */
+    lw__job *queue;          /* [options.queue_max], a ring */
+    uint32_t queue_begin, queue_count;
+    uint64_t job_count;      /* ids given so far */
+    lw_cache cache;
+    lw_costs costs;
+    lw_copies *copies;
+    lw_draft_source copy_source;
+    lw_sampler *sampler;
+    float *logits;           /* [vocab] a row with penalties */
+    lw_row *rows;            /* [rows_max] */
+    lw__round round;
+    bool is_in_round;
+    lw_core_counts counts;
+};
+
+uint64_t lw__core_now(const lw_core *core);
+
+/* ---- seat.c ---- */
+
+/* Pages of group g that a request may hold at once; pure. */
+uint32_t lw__seat_pages(const lw_core *core, const lw_request *request, uint32_t g);
+/* Seats waiting requests in their order, as long as lanes and pages last. */
+void lw__seats_fill(lw_core *core);
+/* Frees the lane and tells the request. text is read before anything is freed. */
+void lw__seat_leave(lw_core *core, lw__lane *lane, lw_status status, lw_finish finish, const char *text);
+
+/* ---- choose.c ---- */
+
+/* Which rows of which lanes; pure but for *round. */
+void lw__round_choose(const lw_core *core, lw__round *round);
+
+/* ---- verify.c ---- */
+
+/* Draws along the share's window; fills the lane's drawn, kept, placed and drawn_status, appends to its ids. */
+void lw__share_sample(lw_core *core, const lw__share *share);
+
+/* ---- commit.c ---- */
+
+void lw__round_commit(lw_core *core, const lw__round *round, uint64_t round_ns);
+
+#endif

@@ -1,0 +1,105 @@
+/* Costs, luck and the guard; see depth.h. */
+#include "lane/depth.h"
+
+#include <stdlib.h>
+
+#define COST_RATE 0.2
+#define CHANCE_FIRST 0.9f
+#define CHANCE_RATE 0.15f
+#define GAIN_RATE 0.2f
+#define GAIN_LEAST 1.05f       /* drafts must win by this much: measured times are noisy, plain rounds are sure */
+#define ROUND_NS_ASSUMED 1e6   /* only ratios of unmeasured costs matter */
+#define ROW_SHARE_ASSUMED 0.0625
+
+enum { BACKOFF_FIRST = 8, BACKOFF_MAX = 128 };
+
+static double assumed(uint32_t rows)
+{
+    return ROUND_NS_ASSUMED * (1.0 + ROW_SHARE_ASSUMED * (rows - 1));
+}
+
+static double between(const lw_cost *a, const lw_cost *b, uint32_t rows)
+{
+    return a->ns + (b->ns - a->ns) * (double)(rows - a->rows) / (double)(b->rows - a->rows);
+}
+
+lw_status lw_costs_init(lw_costs *costs, const lw_cost *given, uint32_t given_count, uint32_t rows_max,
+                        lw_diag *d)
+{
+    *costs = (lw_costs){ .rows_max = rows_max };
+    costs->ns = calloc((size_t)rows_max + 1, sizeof *costs->ns);
+    if (costs->ns == NULL) return lw_fail(d, LW_NO_ROOM, "no memory for the costs of %u rows", rows_max);
+    uint32_t next = 0;
+    for (uint32_t rows = 1; rows <= rows_max; rows++) {
+        while (next < given_count && given[next].rows <= rows) next++;
+        if (given_count == 0) {
+            costs->ns[rows] = assumed(rows);
+        } else if (next == 0) {
+            costs->ns[rows] = given[0].ns;
+        } else if (next == given_count) {
+            costs->ns[rows] = given[next - 1].ns * rows / given[next - 1].rows;
+        } else {
+            costs->ns[rows] = between(&given[next - 1], &given[next], rows);
+        }
+    }
+    return LW_OK;
+}
+
+void lw_costs_deinit(lw_costs *costs)
+{
+    free(costs->ns);
+    *costs = (lw_costs){ 0 };
+}
+
+double lw_costs_at(const lw_costs *costs, uint32_t rows)
+{
+    LW_ASSERT(rows <= costs->rows_max);
+    return costs->ns[rows == 0 ? 1 : rows];
+}
+
+void lw_costs_measure(lw_costs *costs, uint32_t rows, double ns)
+{
+    LW_ASSERT(rows > 0 && rows <= costs->rows_max);
+    costs->ns[rows] += COST_RATE * (ns - costs->ns[rows]);
+}
+
+void lw_depth_init(lw_depth *depth)
+{
+    *depth = (lw_depth){ .gain = 2.0f, .backoff = BACKOFF_FIRST };
+    for (uint32_t i = 0; i < LW_DRAFTS_MAX; i++) depth->chances[i] = CHANCE_FIRST;
+}
+
+uint32_t lw_depth_limit(const lw_depth *depth, uint32_t most)
+{
+    if (depth->rest > 0 || most == 0) return 0;
+    return depth->gain < GAIN_LEAST ? 1 : most;
+}
+
+void lw_depth_plain(lw_depth *depth)
+{
+    if (depth->rest > 0) depth->rest--;
+}
+
+void lw_depth_drafted(lw_depth *depth, uint32_t offered, uint32_t kept, double ns, double plain_ns)
+{
+    LW_ASSERT(kept <= offered && offered <= LW_DRAFTS_MAX);
+    for (uint32_t j = 0; j < offered && j <= kept; j++) {
+        depth->chances[j] += CHANCE_RATE * ((j < kept ? 1.0f : 0.0f) - depth->chances[j]);
+    }
+    if (!(ns > 0.0) || !(plain_ns > 0.0)) return;
+    const float gain = (float)((1 + kept) * plain_ns / ns);
+    const bool is_probe = depth->gain < GAIN_LEAST;
+    if (is_probe) {
+        /* One probe decides: its gain replaces what sent the stream to rest. */
+        depth->gain = gain;
+    } else {
+        depth->gain += GAIN_RATE * (gain - depth->gain);
+    }
+    if (depth->gain >= GAIN_LEAST) {
+        depth->backoff = BACKOFF_FIRST;
+        return;
+    }
+    depth->rest = depth->backoff;
+    depth->backoff = depth->backoff * 2 < BACKOFF_MAX ? depth->backoff * 2 : BACKOFF_MAX;
+}
+

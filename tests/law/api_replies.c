@@ -1,0 +1,231 @@
+/* The law of replies, through the public API alone: a reply's ids are those that it has alone, whatever runs
+ * beside it, and whatever became of the replies before it: cancelled, stopped or held in any phase.
+ */
+#include "lanewise.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+enum { TOGETHER_MAX = 8, TOKENS_MAX = 24, STEPS_MAX = 100000, CONTEXT = 512, CHUNK_ROWS = 32 };
+
+typedef struct outcome {
+    int32_t ids[TOKENS_MAX];
+    uint32_t count;
+    lw_end end;
+    char sha[13];
+} outcome;
+
+static const char *const questions[TOGETHER_MAX] = {
+    "Count to five.", "Name a colour.", "What is a lane?", "Say hello to the harbour, twice.", "Why?",
+    "List three rivers of the north and say where each of them ends, in one sentence for each of them.",
+    "A B C D E F G", "2 + 2 =",
+};
+
+static int setup(void **state)
+{
+    lw_model_options options;
+    lw_error error;
+    lw_model *model;
+    lw_model_options_init(&options);
+    options.context = CONTEXT;
+    options.chunk_rows = CHUNK_ROWS;
+    const lw_result result = lw_model_open("models/lfm3-mlx4", &options, &model, &error);
+    if (result != LW_RESULT_OK) fprintf(stderr, "%s\n", error.text);
+    *state = model;
+    return result == LW_RESULT_OK ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    lw_model_close(*state);
+    return 0;
+}
+
+static lw_reply *reply_open(lw_model *model, size_t question, double temperature)
+{
+    char request[512];
+    lw_error error;
+    lw_prompt *prompt;
+    lw_reply *reply;
+    const int count =
+        snprintf(request, sizeof request, "{\"messages\":[{\"role\":\"user\",\"content\":\"%s\"}]}",
+                 questions[question]);
+    assert_int_equal(lw_prompt_chat(model, request, (size_t)count, &prompt, &error), LW_RESULT_OK);
+    lw_request_options options;
+    lw_request_options_init(model, &options);
+    options.sampling.temperature = temperature;
+    options.has_seed = temperature > 0;
+    options.seed = 7 + question;
+    options.tokens_max = TOKENS_MAX;
+    options.ignore_end = question % 2 == 0;
+    const lw_result result = lw_reply_open(model, prompt, &options, &reply, &error);
+    if (result != LW_RESULT_OK) fail_msg("%s", error.text);
+    lw_prompt_free(prompt);
+    return reply;
+}
+
+static void step(lw_model *model)
+{
+    bool worked;
+    lw_error error;
+    if (lw_model_step(model, &worked, &error) != LW_RESULT_OK) fail_msg("%s", error.text);
+}
+
+/* Reads what waits; true once the end was told. */
+static bool drain(lw_reply *reply, outcome *out)
+{
+    lw_event event;
+    for (lw_reply_read(reply, &event); event.kind != LW_EVENT_NONE; lw_reply_read(reply, &event)) {
+        if (event.kind == LW_EVENT_TOKEN) {
+            assert_true(out->count < TOKENS_MAX);
+            out->ids[out->count++] = event.id;
+        }
+        if (event.kind != LW_EVENT_END) continue;
+        lw_reply_counts counts;
+        lw_reply_read_counts(reply, &counts);
+        assert_int_equal(counts.reply_tokens, out->count);
+        memcpy(out->sha, counts.token_sha, sizeof out->sha);
+        out->end = event.end;
+        return true;
+    }
+    return false;
+}
+
+static outcome reply_finish(lw_model *model, lw_reply *reply)
+{
+    outcome out = { .count = 0 };
+    int steps = 0;
+    while (!drain(reply, &out)) {
+        assert_true(steps++ < STEPS_MAX);
+        step(model);
+    }
+    lw_reply_close(reply);
+    return out;
+}
+
+static outcome solo(lw_model *model, size_t question, double temperature)
+{
+    return reply_finish(model, reply_open(model, question, temperature));
+}
+
+static void expect_equal(const outcome *a, const outcome *b)
+{
+    assert_int_equal(a->count, b->count);
+    assert_memory_equal(a->ids, b->ids, a->count * sizeof a->ids[0]);
+    assert_int_equal(a->end, b->end);
+    assert_string_equal(a->sha, b->sha);
+}
+
+static void replies_together_are_replies_alone(void **state)
+{
+    static const double temperatures[] = { 0.0, 0.8 };
+    for (size_t t = 0; t < 2; t++) {
+        outcome alone[TOGETHER_MAX];
+        for (size_t i = 0; i < TOGETHER_MAX; i++) alone[i] = solo(*state, i, temperatures[t]);
+        /* Planted control: the comparison sees that another question has another reply. */
+        assert_int_not_equal(memcmp(alone[0].ids, alone[1].ids, sizeof alone[0].ids), 0);
+        for (size_t count = 2; count <= TOGETHER_MAX; count *= 2) {
+            lw_reply *replies[TOGETHER_MAX];
+            for (size_t i = 0; i < count; i++) replies[i] = reply_open(*state, i, temperatures[t]);
+            for (size_t i = 0; i < count; i++) {
+                const outcome together = reply_finish(*state, replies[i]);
+                expect_equal(&together, &alone[i]);
+            }
+        }
+    }
+}
+
+typedef enum ending { CANCEL, STOP, CLOSE, ENDING_COUNT } ending;
+
+/* Ends a reply after so many steps, with tokens unread; what it told is the beginning of the whole reply. */
+static void end_early(lw_model *model, ending how, int steps, const outcome *whole)
+{
+    lw_reply *reply = reply_open(model, 5, 0.8);
+    for (int i = 0; i < steps; i++) step(model);
+    outcome out = { .count = 0 };
+    lw_event event;
+    if (lw_reply_waiting(reply) > 1) {
+        do lw_reply_read(reply, &event);
+        while (event.kind == LW_EVENT_FILLING);
+        assert_int_equal(event.kind, LW_EVENT_TOKEN);
+        out.ids[out.count++] = event.id;
+    }
+    if (how == CANCEL) lw_reply_cancel(reply);
+    if (how == STOP) lw_reply_stop(reply);
+    if (how != CLOSE) {
+        assert_true(drain(reply, &out));
+        assert_int_equal(out.end, how == STOP ? LW_END_STOP : LW_END_CANCELLED);
+        assert_true(out.count <= 1);
+        assert_memory_equal(out.ids, whole->ids, out.count * sizeof out.ids[0]);
+    }
+    lw_reply_close(reply);
+    lw_model_counts counts;
+    lw_model_read_counts(model, &counts);
+    assert_int_equal(counts.replies_running + counts.replies_waiting, 0);
+}
+
+static void an_early_end_in_any_phase_leaves_the_next_reply_alone(void **state)
+{
+    const outcome whole = solo(*state, 5, 0.8), next = solo(*state, 1, 0.0);
+    for (int how = CANCEL; how < ENDING_COUNT; how++) {
+        for (int steps = 0; steps < 6; steps++) {
+            end_early(*state, (ending)how, steps, &whole);
+            const outcome after = solo(*state, 1, 0.0);
+            expect_equal(&after, &next);
+        }
+    }
+}
+
+static void a_held_reply_pauses_and_loses_nothing(void **state)
+{
+    const outcome whole = solo(*state, 0, 0.8);
+    lw_reply *reply = reply_open(*state, 0, 0.8);
+    lw_reply_hold(reply, 2);
+    for (int i = 0; i < 20; i++) step(*state);
+    const uint32_t waiting = lw_reply_waiting(reply);
+    assert_in_range(waiting, 3, 3 + 8); /* a window may bring several at once */
+    for (int i = 0; i < 4; i++) step(*state);
+    assert_int_equal(lw_reply_waiting(reply), waiting);
+    const outcome held = reply_finish(*state, reply);
+    expect_equal(&held, &whole);
+}
+
+static void events_come_in_order_and_once(void **state)
+{
+    lw_reply *reply = reply_open(*state, 5, 0.0);
+    lw_event event;
+    lw_event_kind last = LW_EVENT_FILLING;
+    uint32_t rows = 0;
+    for (int i = 0; i < STEPS_MAX && last != LW_EVENT_END; i++) {
+        lw_reply_read(reply, &event);
+        if (event.kind == LW_EVENT_NONE) {
+            step(*state);
+            continue;
+        }
+        assert_true(event.kind >= last);
+        if (event.kind == LW_EVENT_FILLING) {
+            assert_true(event.rows_done > rows && event.rows_done <= event.rows);
+            rows = event.rows_done;
+        }
+        last = event.kind;
+    }
+    assert_int_equal(last, LW_EVENT_END);
+    assert_true(rows > 0);
+    lw_reply_read(reply, &event);
+    assert_int_equal(event.kind, LW_EVENT_NONE);
+    lw_reply_close(reply);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(replies_together_are_replies_alone),
+        cmocka_unit_test(an_early_end_in_any_phase_leaves_the_next_reply_alone),
+        cmocka_unit_test(a_held_reply_pauses_and_loses_nothing),
+        cmocka_unit_test(events_come_in_order_and_once),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

@@ -1,0 +1,411 @@
+/* The row law and the numbers of the linear op, for every instruction set that this CPU has and every kind of weight.
+ * LW_TEST_LONG in the environment runs every combination; without it a seeded sample of them.
+ */
+#include "base/float16.h"
+#include "base/rng.h"
+#include "linear_tables.h"
+#include "../ref/ref_linear.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+enum { SEED = 20240917, ROWS_ALL = 257, ROWS_CHECKED = 6 };
+
+typedef enum bias_kind { BIAS_STORED, BIAS_PER_SCALE, BIAS_NONE } bias_kind;
+
+/* A kind of weight and a shape. */
+typedef struct kind {
+    lw_map map;
+    uint32_t bits, group;
+    lw_dtype scale_type;
+    bias_kind bias;
+    uint32_t columns, inputs;
+} kind;
+
+/* One weight: as a checkpoint stores it, and as plain floats for the reference. */
+typedef struct matter {
+    kind kind;
+    lw_tensor codes_tensor, scales_tensor, biases_tensor;
+    uint8_t *codes_bytes, *scales_bytes, *biases_bytes;
+    float *codes, *scales, *biases;
+    lw_weight weight;
+} matter;
+
+static void *must(size_t count, size_t bytes)
+{
+    void *memory = calloc(count, bytes);
+    assert_non_null(memory);
+    return memory;
+}
+
+static void describe(const kind *k, char text[96])
+{
+    static const char *const maps[] = { "bf16", "fp16", "fp32", "int" };
+    static const char *const biases[] = { "biases", "bias per scale", "no bias" };
+    snprintf(text, 96, "%s%u group %u, %s scales, %s, %u x %u", maps[k->map], k->bits, k->group,
+             k->group ? lw_dtype_name(k->scale_type) : "no", biases[k->bias], k->columns, k->inputs);
+}
+
+/* Stores value in dtype at index and returns what was stored. */
+static float put_float(uint8_t *bytes, lw_dtype dtype, size_t index, float value)
+{
+    if (dtype == LW_DTYPE_F32) {
+        memcpy(bytes + index * 4, &value, 4);
+        return value;
+    }
+    uint16_t half = lw_bf16_of_float(value);
+    if (dtype == LW_DTYPE_F16) { /* ten bits of mantissa, normal range: enough for a test */
+        const uint32_t bits = lw_bits_of_float(value);
+        half = (uint16_t)((bits >> 16 & 0x8000u) | (((bits >> 23 & 0xFFu) - 112u) << 10) | (bits >> 13 & 0x3FFu));
+    }
+    memcpy(bytes + index * 2, &half, 2);
+    return dtype == LW_DTYPE_F16 ? lw_float_of_fp16(half) : lw_float_of_bf16(half);
+}
+
+static float away_from_zero(float value) { return value < 0.0f ? value - 0.01f : value + 0.01f; }
+
+static void fill_codes(matter *m, lw_rng *rng)
+{
+    const kind *k = &m->kind;
+    const size_t row_bytes = ((size_t)k->inputs * k->bits + 7) / 8;
+    const lw_dtype dense = k->map == LW_MAP_FP32 ? LW_DTYPE_F32 : k->map == LW_MAP_FP16 ? LW_DTYPE_F16 : LW_DTYPE_BF16;
+    m->codes_bytes = must(k->columns, row_bytes);
+    m->codes = must((size_t)k->columns * k->inputs, sizeof(float));
+    for (uint32_t n = 0; n < k->columns; n++) {
+        uint8_t *const row = m->codes_bytes + n * row_bytes;
+        for (uint32_t i = 0; i < k->inputs; i++) {
+            float *const value = &m->codes[(size_t)n * k->inputs + i];
+            if (k->map != LW_MAP_INTEGER) {
+                *value = put_float(row, dense, i, away_from_zero(lw_rng_normal(rng)));
+                continue;
+            }
+            const uint32_t code = (uint32_t)lw_rng_below(rng, 1u << k->bits);
+            for (uint32_t b = 0; b < k->bits; b++) {
+                const size_t at = (size_t)i * k->bits + b;
+                row[at / 8] = (uint8_t)(row[at / 8] | (code >> b & 1u) << at % 8);
+            }
+            *value = (float)code;
+        }
+    }
+    m->codes_tensor = (lw_tensor){ .name = "codes", .file = "memory", .dtype = LW_DTYPE_U8, .bytes = m->codes_bytes,
+                                   .byte_count = k->columns * row_bytes };
+}
+
+static float bias_per_scale_of(const kind *k)
+{
+    return k->bias == BIAS_PER_SCALE ? -(float)(1u << (k->bits - 1)) : 0.0f;
+}
+
+static void fill_scales(matter *m, lw_rng *rng)
+{
+    const kind *k = &m->kind;
+    if (k->group == 0) return;
+    const size_t count = (size_t)k->columns * (k->inputs / k->group), bytes = lw_dtype_bytes(k->scale_type);
+    m->scales_bytes = must(count, bytes);
+    m->biases_bytes = must(count, bytes);
+    m->scales = must(count, sizeof(float));
+    m->biases = must(count, sizeof(float));
+    for (size_t i = 0; i < count; i++) {
+        const float scale = 0.1f * away_from_zero(lw_rng_normal(rng));
+        const float zero = -(float)(1u << (k->bits - 1)) + lw_rng_normal(rng);
+        m->scales[i] = put_float(m->scales_bytes, k->scale_type, i, scale);
+        m->biases[i] = bias_per_scale_of(k) * m->scales[i];
+        if (k->bias == BIAS_STORED) m->biases[i] = put_float(m->biases_bytes, k->scale_type, i, scale * zero);
+    }
+    const lw_tensor tensor = { .name = "scales", .file = "memory", .dtype = k->scale_type, .byte_count = count * bytes };
+    m->scales_tensor = m->biases_tensor = tensor;
+    m->scales_tensor.bytes = m->scales_bytes;
+    m->biases_tensor.bytes = m->biases_bytes;
+}
+
+static void matter_init(matter *m, const kind *k, lw_rng *rng)
+{
+    *m = (matter){ .kind = *k };
+    fill_codes(m, rng);
+    fill_scales(m, rng);
+    m->weight = (lw_weight){
+        .name = "test.weight", .stack_count = 1, .rows = k->columns, .cols = k->inputs, .map = k->map,
+        .code_bits = k->bits, .order = LW_ORDER_ROWS, .group = k->group, .scale_type = k->scale_type,
+        .has_bias = k->bias == BIAS_STORED && k->group > 0, .bias_per_scale = bias_per_scale_of(k),
+        .global_scale = 1.0f, .codes = &m->codes_tensor,
+        .scales = k->group ? &m->scales_tensor : NULL,
+        .biases = k->bias == BIAS_STORED && k->group ? &m->biases_tensor : NULL,
+    };
+}
+
+static void matter_deinit(matter *m)
+{
+    free(m->codes_bytes); free(m->scales_bytes); free(m->biases_bytes);
+    free(m->codes); free(m->scales); free(m->biases);
+}
+
+/* ---- running ---- */
+
+/* Rows of x, apart by a stride, with NaN in between: a kernel that reads past a row shows. */
+typedef struct inputs {
+    lw_bf16 *x;
+    size_t stride;
+    uint32_t rows, cols;
+} inputs;
+
+static inputs inputs_make(uint32_t rows, uint32_t cols, lw_rng *rng)
+{
+    inputs in = { .stride = cols + 5, .rows = rows, .cols = cols };
+    in.x = must(rows * in.stride, sizeof *in.x);
+    for (size_t i = 0; i < rows * in.stride; i++)
+        in.x[i] = i % in.stride < cols ? lw_bf16_of_float(lw_rng_normal(rng)) : 0x7FC1;
+    return in;
+}
+
+typedef struct call {
+    const lw_cpu_kernels *kernels;
+    const lw_cpu_weight *weight;
+    const lw_bf16 *x;
+    size_t x_stride;
+    uint32_t rows;
+    unsigned parts;
+    bool y_f32;
+} call;
+
+enum { Y_GAP = 3, Y_GUARD = 0xA5 };
+
+/* y at a stride of weight rows + Y_GAP; what a kernel must not touch keeps its guard bytes. */
+static uint8_t *run(const call *c)
+{
+    const size_t item = c->y_f32 ? 4 : 2, columns = lw_cpu_weight_rows(c->weight), stride = columns + Y_GAP;
+    const size_t bytes = lw_cpu_prepared_bytes(c->kernels, lw_cpu_weight_cols(c->weight), c->rows);
+    uint8_t *const y = must(c->rows * stride, item);
+    void *const prepared = aligned_alloc(64, bytes);
+    assert_non_null(prepared);
+    memset(prepared, 0xFF, bytes);
+    memset(y, Y_GUARD, c->rows * stride * item);
+    const lw_cpu_linear_args args = {
+        .weight = c->weight, .x = c->x, .x_stride = c->x_stride, .y = y, .y_stride = stride, .y_f32 = c->y_f32,
+        .rows = c->rows, .prepared = prepared,
+    };
+    for (unsigned part = c->parts; part-- > 0;) c->kernels->linear_prepare(&args, part, c->parts);
+    for (unsigned part = c->parts; part-- > 0;) c->kernels->linear_run(&args, part, c->parts);
+    free(prepared);
+    for (size_t r = 0; r < c->rows; r++)
+        for (size_t i = columns * item; i < stride * item; i++) assert_int_equal(y[r * stride * item + i], Y_GUARD);
+    return y;
+}
+
+static const uint32_t row_counts[] = { 1, 2, 3, 5, 8, 15, 16, 17, 33, 64, ROWS_ALL };
+
+/* A call over `rows` rows drawn from all, in any order, against the same rows one by one. */
+static void check_company(const call *one, const inputs *in, const uint8_t *alone, uint32_t rows, lw_rng *rng)
+{
+    const size_t item = one->y_f32 ? 4 : 2, row_bytes = (lw_cpu_weight_rows(one->weight) + Y_GAP) * item;
+    call c = *one;
+    c.rows = rows;
+    c.parts = 1 + (unsigned)lw_rng_below(rng, 3);
+    c.x_stride = in->cols + lw_rng_below(rng, 4);
+    uint32_t *const drawn = must(rows, sizeof *drawn);
+    lw_bf16 *const x = must(rows * c.x_stride, sizeof *x);
+    for (uint32_t r = 0; r < rows; r++) {
+        drawn[r] = rows == in->rows ? r : (uint32_t)lw_rng_below(rng, in->rows);
+        memcpy(x + r * c.x_stride, in->x + drawn[r] * in->stride, in->cols * sizeof *x);
+    }
+    c.x = x;
+    uint8_t *const y = run(&c);
+    for (uint32_t r = 0; r < rows; r++)
+        if (memcmp(y + r * row_bytes, alone + drawn[r] * row_bytes, row_bytes) != 0)
+            fail_msg("%s: row %u of %u (%u parts) differs from the row alone", c.kernels->isa, r, rows, c.parts);
+    free(y); free(x); free(drawn);
+}
+
+static uint8_t *run_alone(const call *one, const inputs *in)
+{
+    const size_t item = one->y_f32 ? 4 : 2, row_bytes = (lw_cpu_weight_rows(one->weight) + Y_GAP) * item;
+    uint8_t *const alone = must(in->rows, row_bytes);
+    for (uint32_t r = 0; r < in->rows; r++) {
+        call c = *one;
+        c.x = in->x + r * in->stride;
+        c.x_stride = in->stride;
+        c.rows = 1;
+        uint8_t *const y = run(&c);
+        memcpy(alone + r * row_bytes, y, row_bytes);
+        free(y);
+    }
+    return alone;
+}
+
+static lw_cpu_weight *repacked(const lw_cpu_kernels *kernels, const lw_weight *weight)
+{
+    lw_diag d;
+    lw_cpu_weight *out;
+    const lw_status status = lw_cpu_weight_make(kernels, weight, NULL, &out, &d);
+    if (status != LW_OK) fail_msg("%s", d.text);
+    return out;
+}
+
+/* ---- numbers ---- */
+
+/* The most fp32 roundings that one term passes: the chain of its group (a dot of two rounds twice a pair and plane,
+ * so at most twice a k), the chain of sum_x, two steps a group, the product of scale or bias, and bias = -z * scale;
+ * a machine without fma rounds each product besides. */
+static double roundings_of(const kind *k)
+{
+    const double group = k->group == 0 ? 64.0 : (double)k->group;
+    const double groups = ceil((double)k->inputs / group);
+    return 2.0 * group + 2.0 * groups + 6.0;
+}
+
+static double y_at(const uint8_t *y, bool f32, size_t index)
+{
+    float value;
+    uint16_t half;
+    if (f32) memcpy(&value, y + index * 4, 4);
+    else {
+        memcpy(&half, y + index * 2, 2);
+        value = lw_float_of_bf16(half);
+    }
+    return (double)value;
+}
+
+typedef struct numbers {
+    double worst;     /* largest error as a share of its bound */
+    double rms, rms_plain;
+} numbers;
+
+static ref_linear ref_of(const matter *m, const inputs *in, float *x)
+{
+    for (uint32_t r = 0; r < ROWS_CHECKED; r++)
+        for (uint32_t k = 0; k < in->cols; k++) x[(size_t)r * in->cols + k] = lw_float_of_bf16(in->x[r * in->stride + k]);
+    return (ref_linear){ .rows = ROWS_CHECKED, .columns = m->kind.columns, .inputs = m->kind.inputs,
+                         .group = m->kind.group, .x = x, .codes = m->codes, .scales = m->scales,
+                         .biases = m->kind.bias == BIAS_NONE ? NULL : m->biases };
+}
+
+static numbers compare(const matter *m, const inputs *in, const uint8_t *y, bool f32, ref_mistake mistake)
+{
+    const size_t count = (size_t)ROWS_CHECKED * m->kind.columns;
+    float *const x = must((size_t)ROWS_CHECKED * in->cols, sizeof *x), *const plain = must(count, sizeof *plain);
+    double *const want = must(count, sizeof *want), *const magnitude = must(count, sizeof *magnitude);
+    const ref_linear l = ref_of(m, in, x);
+    ref_linear_run(&l, mistake, want, magnitude);
+    ref_linear_plain(&l, plain);
+    numbers n = { 0 };
+    for (size_t i = 0; i < count; i++) {
+        const size_t r = i / m->kind.columns, c = i % m->kind.columns;
+        const double error = fabs(y_at(y, f32, r * (m->kind.columns + Y_GAP) + c) - want[i]);
+        const double bound = ref_linear_bound(want[i], magnitude[i], roundings_of(&m->kind), 2.0 * m->kind.inputs,
+                                              f32 ? 24 : 8);
+        n.worst = fmax(n.worst, error / bound);
+        n.rms += error * error;
+        n.rms_plain += ((double)plain[i] - want[i]) * ((double)plain[i] - want[i]);
+    }
+    n.rms = sqrt(n.rms / (double)count);
+    n.rms_plain = sqrt(n.rms_plain / (double)count);
+    free(x); free(plain); free(want); free(magnitude);
+    return n;
+}
+
+static bool can_make(const matter *m, ref_mistake mistake)
+{
+    if (mistake == REF_SWAPPED_HALVES) return true;
+    if (mistake == REF_DROPPED_GROUP) return m->kind.inputs > 64;
+    return m->kind.group > 0 && !(mistake == REF_SWAPPED_SCALE && m->kind.bias == BIAS_NONE);
+}
+
+static void check_numbers(const matter *m, const inputs *in, const uint8_t *y, bool f32)
+{
+    const numbers right = compare(m, in, y, f32, REF_RIGHT);
+    if (!(right.worst <= 1.0)) fail_msg("an error is %.3g times its bound", right.worst);
+    /* Codes from 0 up have at most twice the root mean square of the centred weights that a plain sum takes. */
+    if (f32 && !(right.rms <= 2.0 * right.rms_plain))
+        fail_msg("root mean square error %.3g, a plain fp32 sum gets %.3g", right.rms, right.rms_plain);
+    for (ref_mistake mistake = REF_WRONG_GROUP; mistake < REF_MISTAKE_COUNT; mistake++) {
+        if (!can_make(m, mistake)) continue;
+        const numbers wrong = compare(m, in, y, f32, mistake);
+        if (!(wrong.worst > 1.0)) fail_msg("planted mistake %d stays within the bound (%.3g)", mistake, wrong.worst);
+    }
+}
+
+/* ---- the matrix ---- */
+
+static void check_kind(const linear_table *table, const kind *k, lw_rng *rng)
+{
+    matter m;
+    matter_init(&m, k, rng);
+    inputs in = inputs_make(ROWS_ALL, k->inputs, rng);
+    lw_cpu_weight *const weight = repacked(&table->kernels, &m.weight);
+    for (int f32 = 0; f32 < 2; f32++) {
+        const call one = { .kernels = &table->kernels, .weight = weight, .rows = 1, .parts = 1, .y_f32 = f32 != 0 };
+        uint8_t *const alone = run_alone(&one, &in);
+        check_numbers(&m, &in, alone, f32 != 0);
+        for (size_t i = 0; i < sizeof row_counts / sizeof row_counts[0]; i++)
+            check_company(&one, &in, alone, row_counts[i], rng);
+        free(alone);
+    }
+    lw_cpu_weight_free(weight);
+    free(in.x);
+    matter_deinit(&m);
+}
+
+static size_t add_integers(kind *kinds, size_t count)
+{
+    static const uint32_t bits[] = { 2, 3, 4, 5, 6, 8 }, groups[] = { 32, 64, 128 };
+    static const lw_dtype types[] = { LW_DTYPE_BF16, LW_DTYPE_F16, LW_DTYPE_F32 };
+    for (size_t b = 0; b < 6; b++)
+        for (size_t g = 0; g < 3; g++)
+            for (size_t t = 0; t < 3; t++)
+                for (bias_kind bias = BIAS_STORED; bias <= BIAS_NONE; bias++)
+                    kinds[count++] = (kind){ LW_MAP_INTEGER, bits[b], groups[g], types[t], bias, 0, 3 * groups[g] };
+    return count;
+}
+
+static size_t add_dense(kind *kinds, size_t count)
+{
+    static const uint32_t inputs_odd[] = { 301, 128, 65 };
+    for (size_t i = 0; i < 3; i++) {
+        kinds[count++] = (kind){ LW_MAP_BF16, 16, 0, LW_DTYPE_F32, BIAS_NONE, 0, inputs_odd[i] };
+        kinds[count++] = (kind){ LW_MAP_FP16, 16, 0, LW_DTYPE_F32, BIAS_NONE, 0, inputs_odd[i] };
+        kinds[count++] = (kind){ LW_MAP_FP32, 32, 0, LW_DTYPE_F32, BIAS_NONE, 0, inputs_odd[i] };
+    }
+    return count;
+}
+
+static void rows_together_are_rows_alone(void **state)
+{
+    (void)state;
+    kind kinds[200];
+    size_t count = add_integers(kinds, 0);
+    count = add_dense(kinds, count);
+    const bool all = getenv("LW_TEST_LONG") != NULL;
+    linear_table tables[LINEAR_TABLES_MAX];
+    const size_t table_count = linear_tables(tables);
+    lw_rng rng = lw_rng_make(SEED);
+    printf("seed %d, %s\n", SEED, all ? "every kind" : "a sample of the kinds (LW_TEST_LONG runs all)");
+    for (size_t t = 0; t < table_count; t++) {
+        if (!tables[t].can_run) {
+            printf("SKIPPED: this CPU has no %s\n", tables[t].kernels.isa);
+            continue;
+        }
+        size_t checked = 0;
+        for (size_t i = 0; i < count; i++) {
+            kind k = kinds[i];
+            if (!all && k.group > 0 && lw_rng_below(&rng, 4) != 0) continue;
+            k.columns = 1 + (uint32_t)lw_rng_below(&rng, 2 * 8 * tables[t].kernels.block_cols);
+            char text[96];
+            describe(&k, text);
+            if (all) printf("%s: %s\n", tables[t].kernels.isa, text);
+            check_kind(&tables[t], &k, &rng);
+            checked++;
+        }
+        printf("%s: %zu kinds\n", tables[t].kernels.isa, checked);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_together_are_rows_alone),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
