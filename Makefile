@@ -124,6 +124,8 @@ $(OUT)/.flags: FORCE
 
 $(OUT)/tests/%: $(OUT)/tests/%.o $(REF_OBJECTS) $(LIBRARY)
 	@$(CC) $(LD_FLAGS) -o $@ $^ -lcmocka $(LIBS)
+$(OUT)/tests/serve/fake_driver: $(OUT)/tests/serve/fake_driver.o $(OUT)/tests/serve/fake_lanewise.o $(LIBRARY)
+	@$(CC) $(LD_FLAGS) -o $@ $^ $(LIBS)
 $(OUT)/tests/fuzz/replay_%: $(OUT)/tests/fuzz/fuzz_%.o $(OUT)/tests/fuzz/replay_main.o $(LIBRARY)
 	@$(CC) $(LD_FLAGS) -o $@ $^ $(LIBS)
 $(OUT)/tests/fuzz/fuzz_%: $(OUT)/tests/fuzz/fuzz_%.o $(LIBRARY)

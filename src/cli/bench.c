@@ -347,7 +347,7 @@ int lw_verb_bench(const lw_term *term, int argc, char **argv)
     }
     const char *name = b.synth_name != NULL ? b.synth_name : arguments.values[0];
     lw_diag d;
-    if (bench_run(&b, term, name, &d) != LW_OK) code = lw_error("%s", d.text);
+    if (bench_run(&b, term, name, &d) != LW_OK) code = lw_term_error("%s", d.text);
     else report(&b, name);
     bench_close(&b);
     return code;

@@ -177,7 +177,7 @@ int lw_verb_check(const lw_term *term, int argc, char **argv)
     lw_loaded model = { .checkpoint = NULL };
     lw_arena_init(&check.arena, ARENA_BYTES_MAX);
     if (compare(&check, term, arguments.values[0], &load, &model, &d) != LW_OK) {
-        code = lw_error("%s", d.text);
+        code = lw_term_error("%s", d.text);
     } else {
         json_t *failures = judge(&check);
         code = json_array_size(failures) == 0 ? LW_EXIT_OK : LW_EXIT_FAILED;

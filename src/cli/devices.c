@@ -116,7 +116,7 @@ int lw_verb_devices(const lw_term *term, int argc, char **argv)
         json_array_append_new(devices, device_object(lw_devices[i]));
     json_t *object = json_pack("{s:o, s:o, s:I, s:I}", "devices", devices, "isas", isa_list(), "threads",
                                (json_int_t)thread_count(), "memory_bytes", (json_int_t)memory_bytes());
-    if (object == NULL) return lw_error("no memory for the list");
+    if (object == NULL) return lw_term_error("no memory for the list");
     if (json) {
         lw_out_json(object);
         return LW_EXIT_OK;

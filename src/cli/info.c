@@ -242,7 +242,7 @@ int lw_verb_info(const lw_term *term, int argc, char **argv)
     lw_diag d;
     lw_loaded model = { .checkpoint = NULL };
     if (lw_load_checkpoint(&model, arguments.values[0], &d) != LW_OK) {
-        code = lw_error("%s", d.text);
+        code = lw_term_error("%s", d.text);
     } else {
         json_t *object = describe(&model);
         code = json_is_true(json_object_get(object, "served")) ? LW_EXIT_OK : LW_EXIT_FAILED;

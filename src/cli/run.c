@@ -175,7 +175,7 @@ static int run_once(lw_run *run)
     if (status == LW_OK) status = run_load_engine(run, &d);
     if (status == LW_OK) status = lw_run_reply(run, &prompt, &reply, &d);
     int code = LW_EXIT_OK;
-    if (status != LW_OK) code = lw_error("%s", d.text);
+    if (status != LW_OK) code = lw_term_error("%s", d.text);
     else lw_run_report(run, &reply);
     const bool is_cut = status == LW_OK && reply.result.finish == LW_FINISH_STOPPED;
     if (is_cut && lw_interrupted()) code = LW_EXIT_INTERRUPTED;
@@ -188,9 +188,9 @@ static int run_turns(lw_run *run)
 {
     lw_diag d;
     if (run->model.chat == NULL)
-        return lw_error("%s has no chat template, which --chat needs; --raw sends text as it is",
+        return lw_term_error("%s has no chat template, which --chat needs; --raw sends text as it is",
                         lw_checkpoint_dir(run->model.checkpoint));
-    if (run_load_engine(run, &d) != LW_OK) return lw_error("%s", d.text);
+    if (run_load_engine(run, &d) != LW_OK) return lw_term_error("%s", d.text);
     return lw_run_chat(run);
 }
 
@@ -219,7 +219,7 @@ int lw_verb_run(const lw_term *term, int argc, char **argv)
     if (text != NULL) return lw_usage_error("run", "%s", text);
 
     lw_diag d;
-    if (run_load_text(&run, arguments.values[0], &d) != LW_OK) code = lw_error("%s", d.text);
+    if (run_load_text(&run, arguments.values[0], &d) != LW_OK) code = lw_term_error("%s", d.text);
     else code = run.chat ? run_turns(&run) : run_once(&run);
     lw_loaded_close(&run.model);
     return code;

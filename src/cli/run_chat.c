@@ -21,7 +21,7 @@ static turn_input read_turn(const lw_run *run, char **line, size_t *room, size_t
     const ssize_t got = getline(line, room, stdin);
     if (lw_interrupted()) return TURN_INTERRUPTED;
     if (got < 0 && ferror(stdin)) {
-        lw_error("standard input: %s", strerror(errno));
+        lw_term_error("standard input: %s", strerror(errno));
         return TURN_FAILED;
     }
     if (got < 0) return TURN_END;
@@ -80,7 +80,7 @@ static int turns(lw_run *run, json_t *history)
         if (count > 0) status = take_turn(run, history, line, count, &reader_gone, &d);
     }
     free(line);
-    if (status != LW_OK) return lw_error("%s", d.text);
+    if (status != LW_OK) return lw_term_error("%s", d.text);
     if (input == TURN_FAILED) return LW_EXIT_FAILED;
     if (run->term.in_is_terminal && run->term.out_is_terminal) lw_out_write("\n", 1);
     return input == TURN_INTERRUPTED ? LW_EXIT_INTERRUPTED : LW_EXIT_OK;
@@ -93,7 +93,7 @@ int lw_run_chat(lw_run *run)
     int code = LW_EXIT_OK;
     const char *system = run->system;
     if (system != NULL && !history_add(history, lw_run_message("system", system, strlen(system), &d))) {
-        code = lw_error("%s", d.text);
+        code = lw_term_error("%s", d.text);
     }
     if (code == LW_EXIT_OK) code = turns(run, history);
     json_decref(history);

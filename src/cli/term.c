@@ -48,7 +48,7 @@ lw_term lw_term_make(const char *no_color)
     return term;
 }
 
-int lw_error(const char *format, ...)
+int lw_term_error(const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -125,7 +125,7 @@ int lw_out_finish(int exit_code)
     const bool failed = fflush(stdout) != 0 || ferror(stdout) != 0;
     if (!failed || reader_is_gone()) return exit_code;
     /* The reason of an earlier failed write is lost: the stream keeps a mark only. */
-    return lw_error("cannot write to standard output: %s", errno != 0 ? strerror(errno) : "a write failed");
+    return lw_term_error("cannot write to standard output: %s", errno != 0 ? strerror(errno) : "a write failed");
 }
 
 lw_status lw_read_all(int file, const char *name, size_t bytes_max, char **bytes, size_t *count, lw_diag *d)

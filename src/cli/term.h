@@ -19,13 +19,14 @@ enum { LW_EXIT_OK = 0, LW_EXIT_FAILED = 1, LW_EXIT_USAGE = 2, LW_EXIT_INTERRUPTE
 typedef struct lw_term {
     bool in_is_terminal, out_is_terminal, err_is_terminal;
     bool has_color; /* of standard output: a terminal, and NO_COLOR is not set */
+    const char *api_keys; /* LANEWISE_API_KEY, or NULL */
 } lw_term;
 
 /* no_color: the value of NO_COLOR, or NULL. Any text but the empty one switches colours off. */
 lw_term lw_term_make(const char *no_color);
 
 /* "lanewise: text" on stderr; returns the exit code of failures. */
-int lw_error(const char *format, ...) LW_PRINTF(1, 2);
+int lw_term_error(const char *format, ...) LW_PRINTF(1, 2);
 
 /* A line of status on stderr that is drawn over itself; silent unless stderr is a terminal. */
 typedef struct lw_progress_line {

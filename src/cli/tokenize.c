@@ -129,7 +129,7 @@ int lw_verb_tokenize(const lw_term *term, int argc, char **argv)
     }
     lw_diag d;
     const char *text = arguments.count == 2 ? arguments.values[1] : NULL;
-    if (tokenize_text(&t, arguments.values[0], text, &d) != LW_OK) code = lw_error("%s", d.text);
+    if (tokenize_text(&t, arguments.values[0], text, &d) != LW_OK) code = lw_term_error("%s", d.text);
     lw_loaded_close(&t.model);
     return code;
 }

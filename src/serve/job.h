@@ -35,7 +35,7 @@ typedef struct lw_news_logprob {
     int32_t id;
     float logprob;
     uint32_t top_count;
-    lw_logprob top[20];
+    lw_token_logprob top[20];
 } lw_news_logprob;
 
 typedef struct lw_news_end {

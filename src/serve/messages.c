@@ -20,7 +20,7 @@ enum { ROLE_COUNT = sizeof roles / sizeof roles[0] };
 
 static bool fail(const reader *r, const char *member, const char *text)
 {
-    char param[64];
+    char param[128];
     snprintf(param, sizeof param, "messages[%zu]%s", r->index, member);
     return lw_failure_field(r->failure, param, "%s%s", param, text);
 }

@@ -333,9 +333,22 @@ static void end(lw_server *server)
     for (lw_job *job; (job = lw_bridge_pop_noticed(&server->bridge)) != NULL;) lw_job_release(job);
 }
 
+/* Called by the engine thread, while nothing else writes to the terminal. */
+static void on_progress(void *context, uint64_t done, uint64_t all)
+{
+    lw_server *server = context;
+    const uint32_t percent = all == 0 ? 100 : (uint32_t)(done * 100 / all);
+    if (percent == server->load_percent) return;
+    server->load_percent = percent;
+    fprintf(stderr, percent < 100 ? "\r\033[Kloading %u%%" : "\r\033[K", percent);
+}
+
 static lw_status open_server(lw_server *server, lw_diag *d)
 {
-    const lw_serve_options *options = server->options;
+    lw_serve_options *options = &server->own_options;
+    options->model.progress = options->is_terminal ? on_progress : NULL;
+    options->model.progress_context = server;
+    server->options = options;
     server->started = (int64_t)time(NULL);
     server->log = (lw_log){ .is_json = options->logs_json, .shows_prompts = options->logs_prompts,
                             .is_terminal = options->is_terminal };
@@ -358,7 +371,7 @@ int lw_serve(const lw_serve_options *options)
         free(server);
         return 1;
     }
-    server->options = options;
+    server->own_options = *options;
     if (open_server(server, &d) != LW_OK) {
         fprintf(stderr, "lanewise: %s\n", d.text);
         server->exit_code = 1;

@@ -14,7 +14,8 @@ struct event_base;
 struct evconnlistener;
 
 typedef struct lw_server {
-    const lw_serve_options *options; /* borrowed */
+    lw_serve_options own_options;    /* a copy: threads may outlive the caller's, see lw_serve */
+    const lw_serve_options *options; /* own_options, once they are complete */
     const char *served_name;
     char name[256]; /* made from the folder when the options say none */
     char url[300];
@@ -37,6 +38,7 @@ typedef struct lw_server {
     uint32_t job_count;    /* answers that are not complete */
     uint64_t job_number;
 
+    uint32_t load_percent; /* the engine thread's, while it loads */
     uint32_t signals;      /* how many asked for the end */
     uint64_t drain_begun_ns, leave_begun_ns;
     bool is_draining;
