@@ -284,7 +284,18 @@ static lw_status add_events(lw_server *server, lw_diag *d)
 
 /* ---- one life ---- */
 
-static void name_model(lw_server *server)
+/* Names stand in JSON, in metrics and in logs: what would need quoting in one of them is refused. */
+static bool is_plain(const char *name)
+{
+    if (*name == '\0') return false;
+    for (; *name != '\0'; name++) {
+        if (*name <= ' ' || *name == 0x7F || *name == '"' || *name == '\\') return false;
+    }
+    return true;
+}
+
+/* The folder's name, made plain. */
+static void name_by_folder(lw_server *server)
 {
     const char *dir = server->options->model_dir;
     size_t count = strlen(dir);
@@ -292,7 +303,24 @@ static void name_model(lw_server *server)
     size_t begin = count;
     while (begin > 0 && dir[begin - 1] != '/') begin--;
     snprintf(server->name, sizeof server->name, "%.*s", (int)(count - begin), dir + begin);
-    server->served_name = server->options->served_name != NULL ? server->options->served_name : server->name;
+    for (char *c = server->name; *c != '\0'; c++) {
+        const char one[2] = { *c, '\0' };
+        if (!is_plain(one)) *c = '_';
+    }
+}
+
+static lw_status name_model(lw_server *server, lw_diag *d)
+{
+    const lw_serve_options *options = server->options;
+    name_by_folder(server);
+    server->served_name = options->served_name != NULL ? options->served_name : server->name;
+    if (!is_plain(server->served_name))
+        return lw_fail(d, LW_BAD_INPUT, "--served-name takes printable ASCII without spaces and quotes");
+    for (uint32_t i = 0; i < options->aliases.count; i++) {
+        if (!is_plain(options->aliases.values[i]))
+            return lw_fail(d, LW_BAD_INPUT, "--alias takes printable ASCII without spaces and quotes");
+    }
+    return LW_OK;
 }
 
 /* Signals belong to the event thread: the others are started with them blocked. */
@@ -352,7 +380,8 @@ static lw_status open_server(lw_server *server, lw_diag *d)
     server->started = (int64_t)time(NULL);
     server->log = (lw_log){ .is_json = options->logs_json, .shows_prompts = options->logs_prompts,
                             .is_terminal = options->is_terminal };
-    name_model(server);
+    const lw_status named = name_model(server, d);
+    if (named != LW_OK) return named;
     raise_file_limit();
     server->base = event_base_new();
     if (server->base == NULL) return lw_fail(d, LW_NO_ROOM, "no memory for the event loop");
