@@ -165,10 +165,10 @@ static lw_status begin_serving(lw_server *server, lw_diag *d)
 /* ---- the end ---- */
 
 /* All replies are over or have been told so: the engine may leave; last bytes get a moment to go out. */
-static void begin_leaving(lw_server *server)
+static void begin_leaving(lw_server *server, uint64_t now_ns)
 {
     if (server->leave_begun_ns != 0) return;
-    server->leave_begun_ns = lw_clock_ns();
+    server->leave_begun_ns = now_ns;
     lw_bridge_drain(&server->bridge, LW_DRAIN_RUNNING);
 }
 
@@ -185,7 +185,8 @@ static void begin_draining(lw_server *server)
 static void go_on_draining(lw_server *server, uint64_t now_ns)
 {
     const uint64_t drain_ns = (uint64_t)server->options->drain_s * 1000000000u;
-    if (server->job_count == 0 || now_ns - server->drain_begun_ns >= drain_ns) begin_leaving(server);
+    if (server->job_count == 0 || now_ns - server->drain_begun_ns >= drain_ns)
+        begin_leaving(server, now_ns);
     if (server->leave_begun_ns == 0) return;
     bool has_unsent = server->job_count > 0;
     for (const lw_conn *conn = server->conns; conn != NULL && !has_unsent; conn = conn->next)
