@@ -1,5 +1,5 @@
-/* Speed of the linear op: one shape, every row count asked for, beside a read-bandwidth probe of the same process.
- *   linear_speed [isa] [rows-out] [cols-in] [bits] [group] [threads] [row counts...]
+/* Speed of the linear op: one shape, every row count asked for, beside a read-bandwidth probe of the same
+ *   process. linear_speed [isa] [rows-out] [cols-in] [bits] [group] [threads] [row counts...]
  * Prints, per row count, GB/s of weight bytes, GMAC/s, the share of the probe, and the cost in single rows.
  * Every figure is a median; the row counts and the probe take turns, so that a busy machine slows all alike.
  */
@@ -89,12 +89,14 @@ static lw_cpu_weight *weight_of(const lw_cpu_kernels *kernels, uint32_t rows, ui
     lw_rng rng = lw_rng_make(1);
     for (size_t i = 0; i + 8 <= code_bytes; i += 8) memcpy(codes + i, &(uint64_t){ lw_rng_next(&rng) }, 8);
     for (size_t i = 0; i < scale_bytes; i += 2) memcpy(scales + i, &(uint16_t){ lw_bf16_of_float(0.01f) }, 2);
-    const lw_tensor code = { .name = "codes", .file = "", .dtype = LW_DTYPE_U8, .bytes = codes, .byte_count = code_bytes };
+    const lw_tensor code = { .name = "codes", .file = "", .dtype = LW_DTYPE_U8, .bytes = codes,
+        .byte_count = code_bytes };
     const lw_tensor scale = { .name = "scales", .file = "", .dtype = LW_DTYPE_BF16, .bytes = scales,
                               .byte_count = scale_bytes };
     const bool dense = bits == 16;
     const lw_weight weight = {
-        .name = "speed", .stack_count = 1, .rows = rows, .cols = cols, .map = dense ? LW_MAP_BF16 : LW_MAP_INTEGER,
+        .name = "speed", .stack_count = 1, .rows = rows, .cols = cols,
+        .map = dense ? LW_MAP_BF16 : LW_MAP_INTEGER,
         .code_bits = bits, .group = dense ? 0 : group, .scale_type = LW_DTYPE_BF16, .has_bias = !dense,
         .global_scale = 1.0f, .codes = &code, .scales = &scale, .biases = &scale,
     };
@@ -129,7 +131,8 @@ static void report(lw_pool *pool, job *j, const uint32_t *counts, int count, dou
         for (int i = 0; i < count; i++) seconds[i][turn] = time_rows(pool, j, counts[i], macs);
     }
     *probe_gbs = median(probe, TURNS);
-    printf("probe %.1f GB/s\n%6s %10s %8s %8s %8s %8s\n", *probe_gbs, "rows", "us", "GB/s", "share", "GMAC/s", "x one");
+    printf("probe %.1f GB/s\n%6s %10s %8s %8s %8s %8s\n", *probe_gbs, "rows", "us", "GB/s", "share",
+           "GMAC/s", "x one");
     const double one = median(seconds[0], TURNS);
     for (int i = 0; i < count; i++) {
         const double s = median(seconds[i], TURNS), gbs = bytes / s * 1e-9;
@@ -145,7 +148,8 @@ int main(int argc, char **argv)
     int count = 6;
     for (int i = 2; i < argc && i < 7; i++) numbers[i - 2] = (uint32_t)strtoul(argv[i], NULL, 10);
     if (argc > 7) count = 0;
-    for (int i = 7; i < argc && count < COUNTS_MAX; i++) counts[count++] = (uint32_t)strtoul(argv[i], NULL, 10);
+    for (int i = 7; i < argc && count < COUNTS_MAX; i++)
+        counts[count++] = (uint32_t)strtoul(argv[i], NULL, 10);
     uint32_t rows_max = 1;
     for (int i = 0; i < count; i++) rows_max = counts[i] > rows_max ? counts[i] : rows_max;
 
@@ -155,7 +159,8 @@ int main(int argc, char **argv)
     lw_diag d;
     lw_pool *pool;
     if (j.kernels == NULL) return fprintf(stderr, "this CPU has no %s\n", isa), 1;
-    if (lw_pool_open(numbers[4], j.kernels->thread_setup, &pool, &d) != LW_OK) return fprintf(stderr, "%s\n", d.text), 1;
+    if (lw_pool_open(numbers[4], j.kernels->thread_setup, &pool, &d) != LW_OK)
+        return fprintf(stderr, "%s\n", d.text), 1;
     lw_cpu_weight *const weight = weight_of(j.kernels, numbers[0], numbers[1], numbers[2], numbers[3], pool);
     uint64_t *const probe = lw_huge_make(PROBE_BYTES);
     lw_bf16 *const x = malloc((size_t)rows_max * numbers[1] * sizeof *x);
@@ -163,9 +168,11 @@ int main(int argc, char **argv)
     void *const prepared = lw_huge_make(lw_cpu_prepared_bytes(j.kernels, numbers[1], rows_max));
     if (weight == NULL || probe == NULL || x == NULL || y == NULL || prepared == NULL) return 1;
     memset(probe, 1, PROBE_BYTES);
-    for (size_t i = 0; i < (size_t)rows_max * numbers[1]; i++) x[i] = lw_bf16_of_float((float)(i % 17) - 8.0f);
+    for (size_t i = 0; i < (size_t)rows_max * numbers[1]; i++)
+        x[i] = lw_bf16_of_float((float)(i % 17) - 8.0f);
     j.probe = probe;
-    j.args = (lw_cpu_linear_args){ .weight = weight, .x = x, .x_stride = numbers[1], .y = y, .y_stride = numbers[0],
+    j.args = (lw_cpu_linear_args){ .weight = weight, .x = x, .x_stride = numbers[1], .y = y,
+        .y_stride = numbers[0],
                                    .prepared = prepared };
     double probe_gbs;
     report(pool, &j, counts, count, &probe_gbs);

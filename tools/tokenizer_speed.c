@@ -52,7 +52,8 @@ static size_t encode_pieces(const lw_tokenizer *tokenizer, lw_token_scratch *scr
     return id_count;
 }
 
-static void measure(const lw_tokenizer *tokenizer, const lw_buf *text, size_t piece_bytes, bool fresh, double wish)
+static void measure(const lw_tokenizer *tokenizer, const lw_buf *text, size_t piece_bytes, bool fresh,
+                    double wish)
 {
     lw_diag d;
     lw_token_scratch *scratch = NULL;

@@ -1,7 +1,7 @@
 /* Text whose bytes remember where they came from.
- * A chat template writes trusted bytes; what arrived in a message, a tool result or an argument is outside data.
- * Only trusted bytes may match added tokens with special: true (DESIGN.md, Text). One origin byte stands beside each
- * text byte, so any cut, filter or method keeps the two in step.
+ * A chat template writes trusted bytes; what arrived in a message, a tool result or an argument is outside
+ * data. Only trusted bytes may match added tokens with special: true (DESIGN.md, Text). One origin byte
+ * stands beside each text byte, so any cut, filter or method keeps the two in step.
  */
 #ifndef LW_BASE_ORIGIN_H
 #define LW_BASE_ORIGIN_H

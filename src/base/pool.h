@@ -1,6 +1,6 @@
 /* A pool of pinned threads that run one function together: part i of n on each, one barrier at the end.
- * Work is split statically by part, so which thread computes what never depends on the clock. Idle threads spin for a
- * bounded time and then sleep. The caller is part 0. Owned and run by one thread.
+ * Work is split statically by part, so which thread computes what never depends on the clock. Idle threads
+ * spin for a bounded time and then sleep. The caller is part 0. Owned and run by one thread.
  */
 #ifndef LW_BASE_POOL_H
 #define LW_BASE_POOL_H
@@ -12,8 +12,8 @@ typedef void lw_pool_fn(void *context, unsigned part, unsigned parts);
 
 enum { LW_POOL_THREADS_MAX = 256 };
 
-/* thread_count 0: as many as the CPUs that this process may run on. setup (may be NULL) runs once on every thread
- * before its first work, the caller's included: floating-point modes are set there. */
+/* thread_count 0: as many as the CPUs that this process may run on. setup (may be NULL) runs once on every
+ * thread before its first work, the caller's included: floating-point modes are set there. */
 lw_status lw_pool_open(unsigned thread_count, void (*setup)(void), lw_pool **out, lw_diag *d) LW_MUST_USE;
 void lw_pool_close(lw_pool *pool);
 unsigned lw_pool_threads(const lw_pool *pool);
@@ -22,7 +22,8 @@ unsigned lw_pool_threads(const lw_pool *pool);
 void lw_pool_run(lw_pool *pool, lw_pool_fn *fn, void *context);
 
 /* [*begin, *end): the share of part among parts of count items cut into units of `unit` items. */
-static inline void lw_pool_share(size_t count, size_t unit, unsigned part, unsigned parts, size_t *begin, size_t *end)
+static inline void lw_pool_share(size_t count, size_t unit, unsigned part, unsigned parts, size_t *begin,
+                                 size_t *end)
 {
     const size_t units = count / unit + (count % unit != 0);
     const size_t first = units * part / parts * unit, last = units * (part + 1) / parts * unit;

@@ -1,5 +1,5 @@
-/* Seeded random numbers for tests, benchmarks and synthetic weights. Not for sampling tokens: that is lane/sample.
- * splitmix64 (Steele, Lea, Flood 2014): one 64-bit state, every seed is good.
+/* Seeded random numbers for tests, benchmarks and synthetic weights. Not for sampling tokens: that is
+ * lane/sample. splitmix64 (Steele, Lea, Flood 2014): one 64-bit state, every seed is good.
  */
 #ifndef LW_BASE_RNG_H
 #define LW_BASE_RNG_H

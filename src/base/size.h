@@ -5,7 +5,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-static inline bool size_mul(size_t a, size_t b, size_t *product) { return !__builtin_mul_overflow(a, b, product); }
+static inline bool size_mul(size_t a, size_t b, size_t *product)
+{
+    return !__builtin_mul_overflow(a, b, product);
+}
 static inline bool size_add(size_t a, size_t b, size_t *sum) { return !__builtin_add_overflow(a, b, sum); }
 
 /* a / b rounded up; b > 0. */

@@ -58,6 +58,7 @@ lw_status lw_fail_prefix(lw_diag *d, lw_status status, const char *format, ...)
 
 void lw_assert_failed(const char *condition, const char *file, int line)
 {
-    fprintf(stderr, "lanewise: a broken assumption: %s (%s:%d). This is a bug; please report it.\n", condition, file, line);
+    fprintf(stderr, "lanewise: a broken assumption: %s (%s:%d). This is a bug; please report it.\n",
+            condition, file, line);
     abort();
 }

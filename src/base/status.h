@@ -33,7 +33,8 @@ typedef struct lw_diag {
     char text[LW_DIAG_BYTES]; /* NUL-terminated; valid after a status other than LW_OK */
 } lw_diag;
 
-/* Writes the text into d (if not NULL) and returns status, so that `return lw_fail(d, LW_IO, ...)` reads well. */
+/* Writes the text into d (if not NULL) and returns status, so that `return lw_fail(d, LW_IO, ...)` reads
+ * well. */
 lw_status lw_fail(lw_diag *d, lw_status status, const char *format, ...) LW_PRINTF(3, 4);
 
 /* Puts "prefix: " before the text that a callee left in d; returns status. */

@@ -17,7 +17,8 @@ typedef struct lw_option_list {
     uint32_t count;
 } lw_option_list;
 
-/* Exactly one of flag, text, list, u32, u64 and real is set: it says what the option takes and where it goes. */
+/* Exactly one of flag, text, list, u32, u64 and real is set: it says what the option takes and where it goes.
+ */
 typedef struct lw_option {
     const char *name;  /* "max-tokens" */
     char letter;       /* 'p' for -p; 0: none */

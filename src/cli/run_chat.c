@@ -17,6 +17,7 @@ static turn_input read_turn(const lw_run *run, char **line, size_t *room, size_t
 {
     lw_interrupt_arm();
     if (run->term.in_is_terminal && run->term.out_is_terminal && !lw_out_write("> ", 2)) return TURN_END;
+    if (run->term.in_is_terminal && !lw_interrupt_wait_input()) return TURN_INTERRUPTED;
     errno = 0;
     const ssize_t got = getline(line, room, stdin);
     if (lw_interrupted()) return TURN_INTERRUPTED;

@@ -9,7 +9,8 @@
 
 static const char serve_summary[] =
     "Serves a model over HTTP as the OpenAI API does: /v1/chat/completions, /v1/completions, /v1/models,\n"
-    "/tokenize, /detokenize, /health, /metrics and /props. Every reply is the same bits, alone or beside others.\n"
+    "/tokenize, /detokenize, /health, /metrics and /props. Every reply is the same bits, alone or beside "
+    "others.\n"
     "SIGTERM or Ctrl-C lets running replies finish; a second one ends at once.";
 
 static const char serve_examples[] =

@@ -6,6 +6,8 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -35,6 +37,22 @@ void lw_interrupt_arm(void)
 bool lw_interrupted(void)
 {
     return interrupt_flag != 0;
+}
+
+bool lw_interrupt_wait_input(void)
+{
+    sigset_t blocked, before;
+    sigemptyset(&blocked);
+    sigaddset(&blocked, SIGINT);
+    pthread_sigmask(SIG_BLOCK, &blocked, &before);
+    struct pollfd input = { .fd = STDIN_FILENO, .events = POLLIN };
+    int ready = 0;
+    while (!lw_interrupted() && ready == 0) {
+        ready = ppoll(&input, 1, NULL, &before);
+        if (ready < 0 && errno == EINTR) ready = 0;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return !lw_interrupted();
 }
 
 lw_term lw_term_make(const char *no_color)
@@ -125,7 +143,8 @@ int lw_out_finish(int exit_code)
     const bool failed = fflush(stdout) != 0 || ferror(stdout) != 0;
     if (!failed || reader_is_gone()) return exit_code;
     /* The reason of an earlier failed write is lost: the stream keeps a mark only. */
-    return lw_term_error("cannot write to standard output: %s", errno != 0 ? strerror(errno) : "a write failed");
+    return lw_term_error("cannot write to standard output: %s",
+                         errno != 0 ? strerror(errno) : "a write failed");
 }
 
 lw_status lw_read_all(int file, const char *name, size_t bytes_max, char **bytes, size_t *count, lw_diag *d)

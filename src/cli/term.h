@@ -44,6 +44,9 @@ lw_progress lw_progress_of_line(lw_progress_line *line);
 /* From here the first Ctrl-C sets a flag (and interrupts a waiting read); a second one ends the process. */
 void lw_interrupt_arm(void);
 bool lw_interrupted(void);
+/* Sleeps until standard input has something to read or a Ctrl-C came, also one just before the call: false for
+ * that. A terminal gives one line a read, so nothing waits in stdio's buffer when this is asked. */
+bool lw_interrupt_wait_input(void);
 
 /* Writes to standard output and flushes. False: nobody reads any more (quiet), or the write failed; the
  * stream keeps the mark, so lw_out_finish reports it even where a caller does not look. */

@@ -1,5 +1,5 @@
-/* A family is one file: it reads its config, names its weights and states, and records its forward as a plan. It never
- * sees a device. This is the table of families and what one provides.
+/* A family is one file: it reads its config, names its weights and states, and records its forward as a plan.
+ * It never sees a device. This is the table of families and what one provides.
  */
 #ifndef LW_FAMILY_FAMILY_H
 #define LW_FAMILY_FAMILY_H
@@ -10,10 +10,10 @@
 typedef struct lw_family {
     const char *name;                       /* "lfm3" */
     const char *const *model_types;         /* config.json model_type, NULL-terminated */
-    /* Records checkpoint's forward into plan (made by lw_plan_init). unused, if not NULL, is told of each tensor that
-     * the family did not ask for. */
-    lw_status (*record)(const lw_checkpoint *checkpoint, lw_plan *plan, void (*unused)(void *context, const char *name),
-                        void *context, lw_diag *d);
+    /* Records checkpoint's forward into plan (made by lw_plan_init). unused, if not NULL, is told of each
+     * tensor that the family did not ask for. */
+    lw_status (*record)(const lw_checkpoint *checkpoint, lw_plan *plan,
+                        void (*unused)(void *context, const char *name), void *context, lw_diag *d);
 } lw_family;
 
 /* NULL-terminated. */
@@ -27,7 +27,7 @@ uint32_t lw_family_context(const lw_checkpoint *checkpoint);
 
 /* Ids that end a reply: the union of eos in config.json and generation_config.json. */
 enum { LW_FAMILY_END_IDS_MAX = 32 };
-lw_status lw_family_end_ids(const lw_checkpoint *checkpoint, int32_t ids[LW_FAMILY_END_IDS_MAX], size_t *count,
-                            lw_diag *d) LW_MUST_USE;
+lw_status lw_family_end_ids(const lw_checkpoint *checkpoint, int32_t ids[LW_FAMILY_END_IDS_MAX],
+                            size_t *count, lw_diag *d) LW_MUST_USE;
 
 #endif

@@ -1,10 +1,10 @@
 /* LFM3 and its cousin LFM2: gated short convolutions and grouped-query attention, all with SwiGLU blocks.
- * LFM3 norms each branch again before it is added (sandwich norms), gates the attention output, and knows sliding
- * layers; LFM2 has none of these, so it is the same reading with those tensors absent.
+ * LFM3 norms each branch again before it is added (sandwich norms), gates the attention output, and knows
+ * sliding layers; LFM2 has none of these, so it is the same reading with those tensors absent.
  *
- * Easy to get wrong: the in_proj rows are B, C, v in this order; the newest sample meets the last tap; full-attention
- * layers of LFM3 rotate pairs (i, i + head_dim / 2) of which only the first partial share has a frequency, with
- * head_dim in the exponent ("proportional"), whatever the config calls it.
+ * Easy to get wrong: the in_proj rows are B, C, v in this order; the newest sample meets the last tap;
+ * full-attention layers of LFM3 rotate pairs (i, i + head_dim / 2) of which only the first partial share has
+ * a frequency, with head_dim in the exponent ("proportional"), whatever the config calls it.
  */
 #include "family/family.h"
 #include "model/names.h"
@@ -41,9 +41,14 @@ typedef struct lfm3_layer {
 } lfm3_layer;
 
 static const char *const model_types[] = { "lfm3", "lfm2", NULL };
-static const char *const prefixes[] = { "model.", "model.language_model.", "language_model.model.", "", NULL };
+static const char *const prefixes[] = { "model.", "model.language_model.", "language_model.model.", "",
+                                        NULL };
 static const char *const ignored[] = {
-    "vision_tower.", "model.vision_tower.", "multi_modal_projector.", "model.multi_modal_projector.", "rotary_emb.",
+    "vision_tower.",
+    "model.vision_tower.",
+    "multi_modal_projector.",
+    "model.multi_modal_projector.",
+    "rotary_emb.",
     NULL,
 };
 
@@ -83,8 +88,10 @@ static lw_status read_kinds(const lw_config *config, lfm3_config *c, lw_diag *d)
         size_t at = 0;
         while (at < 3 && (name == NULL || strcmp(name, kinds[at].name) != 0)) at++;
         if (at == 3) {
-            return lw_fail(d, LW_UNSUPPORTED, "%s: layer_types[%u] is \"%s\"; conv, full_attention and "
-                           "sliding_attention are served", lw_config_name(config), i, name == NULL ? "?" : name);
+            return lw_fail(d, LW_UNSUPPORTED,
+                           "%s: layer_types[%u] is \"%s\"; conv, full_attention and "
+                           "sliding_attention are served",
+                           lw_config_name(config), i, name == NULL ? "?" : name);
         }
         c->kinds[i] = kinds[at].kind;
     }
@@ -104,8 +111,8 @@ static lw_status read_layers(const lw_config *config, lfm3_config *c, lw_diag *d
         const json_t *item = json_array_get(full, i);
         const json_int_t index = json_is_integer(item) ? json_integer_value(item) : -1;
         if (index < 0 || index >= (json_int_t)c->layer_count) {
-            return lw_fail(d, LW_BAD_MODEL, "%s: full_attn_idxs[%zu] is not a layer below %u", lw_config_name(config),
-                           i, c->layer_count);
+            return lw_fail(d, LW_BAD_MODEL, "%s: full_attn_idxs[%zu] is not a layer below %u",
+                           lw_config_name(config), i, c->layer_count);
         }
         c->kinds[index] = LAYER_FULL;
     }
@@ -118,18 +125,21 @@ static lw_status read_ffn_width(const lw_config *config, lfm3_config *c, lw_diag
     const char *keys = c->sandwich ? "intermediate_size" : "block_ff_dim|intermediate_size";
     lw_status status = lw_config_u32(config, keys, NULL, LW_LIMIT_WIDTH, &c->ffn_width, d);
     bool adjust = false;
-    if (status == LW_OK) status = lw_config_bool(config, "block_auto_adjust_ff_dim", !c->sandwich, &adjust, d);
+    if (status == LW_OK)
+        status = lw_config_bool(config, "block_auto_adjust_ff_dim", !c->sandwich, &adjust, d);
     if (status != LW_OK || !adjust || c->sandwich) return status;
     const double one = 1.0;
     const uint32_t unit_default = 256;
     double factor = 1.0;
     uint32_t unit = 0;
     status = lw_config_f64(config, "block_ffn_dim_multiplier", &one, &factor, d);
-    if (status == LW_OK) status = lw_config_u32(config, "block_multiple_of", &unit_default, LW_LIMIT_WIDTH, &unit, d);
+    if (status == LW_OK)
+        status = lw_config_u32(config, "block_multiple_of", &unit_default, LW_LIMIT_WIDTH, &unit, d);
     if (status != LW_OK) return status;
     const double width = floor(factor * floor(2.0 * c->ffn_width / 3.0));
     if (unit == 0 || !(width >= 1.0 && width <= LW_LIMIT_WIDTH)) {
-        return lw_fail(d, LW_BAD_MODEL, "%s: block_multiple_of %u and block_ffn_dim_multiplier %g give no width",
+        return lw_fail(d, LW_BAD_MODEL,
+                       "%s: block_multiple_of %u and block_ffn_dim_multiplier %g give no width",
                        lw_config_name(config), unit, factor);
     }
     c->ffn_width = ((uint32_t)width + unit - 1) / unit * unit;
@@ -159,9 +169,12 @@ static lw_status read_rope(lw_config *config, lfm3_config *c, lw_diag *d)
     if (status == LW_OK) status = lw_config_f64(full, "partial_rotary_factor", &one, &c->full_share, d);
     if (status == LW_OK) status = lw_config_f64(sliding, "rope_theta", &outer, &c->sliding_theta, d);
     if (status != LW_OK) return status;
-    if (!(c->full_theta > 1.0) || !(c->sliding_theta > 1.0) || !(c->full_share > 0.0 && c->full_share <= 1.0)) {
-        return lw_fail(d, LW_BAD_MODEL, "%s: rope_theta must be above 1 and partial_rotary_factor in (0, 1]; got "
-                       "%g, %g, %g", lw_config_name(config), c->full_theta, c->sliding_theta, c->full_share);
+    if (!(c->full_theta > 1.0) || !(c->sliding_theta > 1.0) ||
+        !(c->full_share > 0.0 && c->full_share <= 1.0)) {
+        return lw_fail(d, LW_BAD_MODEL,
+                       "%s: rope_theta must be above 1 and partial_rotary_factor in (0, 1]; got "
+                       "%g, %g, %g",
+                       lw_config_name(config), c->full_theta, c->sliding_theta, c->full_share);
     }
     return LW_OK;
 }
@@ -169,10 +182,12 @@ static lw_status read_rope(lw_config *config, lfm3_config *c, lw_diag *d)
 static lw_status read_attention(const lw_config *config, lfm3_config *c, lw_diag *d)
 {
     lw_status status = lw_config_u32(config, "num_attention_heads", NULL, 4096, &c->heads, d);
-    if (status == LW_OK) status = lw_config_u32(config, "num_key_value_heads", &c->heads, 4096, &c->heads_kv, d);
+    if (status == LW_OK)
+        status = lw_config_u32(config, "num_key_value_heads", &c->heads, 4096, &c->heads_kv, d);
     if (status != LW_OK) return status;
     if (c->heads == 0 || c->heads_kv == 0 || c->heads % c->heads_kv != 0) {
-        return lw_fail(d, LW_BAD_MODEL, "%s: num_attention_heads %u is not a multiple of num_key_value_heads %u",
+        return lw_fail(d, LW_BAD_MODEL,
+                       "%s: num_attention_heads %u is not a multiple of num_key_value_heads %u",
                        lw_config_name(config), c->heads, c->heads_kv);
     }
     const uint32_t dim_default = c->width / c->heads;
@@ -194,11 +209,14 @@ static lw_status read_config(lw_config *config, lfm3_config *c, lw_diag *d)
     c->sandwich = status == LW_OK && strcmp(type, "lfm3") == 0;
     if (status == LW_OK)
         status = lw_config_u32(config, "num_hidden_layers", NULL, LW_LIMIT_LAYERS, &c->layer_count, d);
-    if (status == LW_OK) status = lw_config_u32(config, "hidden_size", NULL, LW_LIMIT_WIDTH / 4, &c->width, d);
+    if (status == LW_OK)
+        status = lw_config_u32(config, "hidden_size", NULL, LW_LIMIT_WIDTH / 4, &c->width, d);
     if (status == LW_OK) status = lw_config_u32(config, "vocab_size", NULL, LW_LIMIT_VOCAB, &c->vocab, d);
     if (status == LW_OK) status = lw_config_u32(config, "conv_L_cache", &taps_default, 64, &c->taps, d);
-    if (status == LW_OK) status = lw_config_u32(config, "sliding_window", &window_default, 1 << 20, &c->window, d);
-    if (status == LW_OK) status = lw_config_f64(config, "norm_eps|rms_norm_eps|block_norm_eps", &eps_default, &eps, d);
+    if (status == LW_OK)
+        status = lw_config_u32(config, "sliding_window", &window_default, 1 << 20, &c->window, d);
+    if (status == LW_OK)
+        status = lw_config_f64(config, "norm_eps|rms_norm_eps|block_norm_eps", &eps_default, &eps, d);
     if (status == LW_OK)
         status = lw_config_bool(config, "tie_word_embeddings|tie_embedding", true, &c->tied, d);
     if (status == LW_OK) status = read_attention(config, c, d);
@@ -211,14 +229,17 @@ static lw_status read_config(lw_config *config, lfm3_config *c, lw_diag *d)
     if (status == LW_OK) status = lw_config_bool(config, "attention_bias", false, &attention_bias, d);
     if (status != LW_OK) return status;
     if (conv_bias || attention_bias) {
-        return lw_fail(d, LW_UNSUPPORTED, "%s: conv_bias and attention_bias are not served", lw_config_name(config));
+        return lw_fail(d, LW_UNSUPPORTED, "%s: conv_bias and attention_bias are not served",
+                       lw_config_name(config));
     }
     for (uint32_t i = 0; i < c->layer_count; i++) sliding = sliding || c->kinds[i] == LAYER_SLIDING;
     if (c->width == 0 || c->layer_count == 0 || c->vocab == 0 || c->ffn_width == 0 || c->taps == 0 ||
         (sliding && c->window == 0)) {
-        return lw_fail(d, LW_BAD_MODEL, "%s: a size is 0 (hidden_size %u, num_hidden_layers %u, vocab_size %u, "
-                       "intermediate_size %u, conv_L_cache %u, sliding_window %u)", lw_config_name(config), c->width,
-                       c->layer_count, c->vocab, c->ffn_width, c->taps, c->window);
+        return lw_fail(d, LW_BAD_MODEL,
+                       "%s: a size is 0 (hidden_size %u, num_hidden_layers %u, vocab_size %u, "
+                       "intermediate_size %u, conv_L_cache %u, sliding_window %u)",
+                       lw_config_name(config), c->width, c->layer_count, c->vocab, c->ffn_width, c->taps,
+                       c->window);
     }
     c->eps = (float)eps;
     return LW_OK;
@@ -330,7 +351,8 @@ static lw_ref layer(lw_plan *p, const lfm3_config *c, const lfm3_layer *w, lw_re
 {
     const layer_kind kind = c->kinds[p->layer];
     lw_ref h = lw_plan_rms_norm(p, x, w->norm_in, c->eps, false);
-    h = kind == LAYER_CONV ? conv_block(p, c, w, h) : attention_block(p, c, w, h, kind == LAYER_SLIDING, tables);
+    h = kind == LAYER_CONV ? conv_block(p, c, w, h)
+                           : attention_block(p, c, w, h, kind == LAYER_SLIDING, tables);
     if (p->layer + 1 == c->layer_count) { /* nothing past this point reads other rows */
         x = lw_plan_take_wanted(p, x);
         h = lw_plan_take_wanted(p, h);
@@ -388,13 +410,15 @@ static lw_status build(lfm3_build *b, lw_diag *d)
     b->complete = lw_names_matrix(b->names, &embed, c->vocab, c->width, "embed_tokens") && b->complete;
     b->complete = lw_names_dense(b->names, &norm, 1, c->width, "embedding_norm.weight") && b->complete;
     head = embed;
-    if (!c->tied) b->complete = lw_names_matrix(b->names, &head, c->vocab, c->width, "lm_head") && b->complete;
+    if (!c->tied)
+        b->complete = lw_names_matrix(b->names, &head, c->vocab, c->width, "lm_head") && b->complete;
     for (uint32_t i = 0; i < c->layer_count; i++) read_layer(b, &layers[i], i);
     const lw_status status = lw_names_finish(b->names, d);
     if (status != LW_OK) return status;
     LW_ASSERT(b->complete);
     const lw_wref table = lw_plan_weight(b->plan, &embed);
-    forward(b, layers, table, c->tied ? table : lw_plan_weight(b->plan, &head), lw_plan_weight(b->plan, &norm));
+    forward(b, layers, table, c->tied ? table : lw_plan_weight(b->plan, &head),
+            lw_plan_weight(b->plan, &norm));
     return LW_OK;
 }
 

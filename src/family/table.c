@@ -31,11 +31,12 @@ lw_status lw_family_find(const lw_checkpoint *checkpoint, const lw_family **out,
         }
         for (size_t j = 0; lw_families[i]->model_types[j] != NULL; j++) {
             const size_t at = strlen(served);
-            snprintf(served + at, sizeof served - at, "%s%s", at == 0 ? "" : ", ", lw_families[i]->model_types[j]);
+            snprintf(served + at, sizeof served - at, "%s%s", at == 0 ? "" : ", ",
+                     lw_families[i]->model_types[j]);
         }
     }
-    return lw_fail(d, LW_UNSUPPORTED, "%s: model_type \"%s\" is not served; served are: %s", lw_config_name(config), type,
-                   served);
+    return lw_fail(d, LW_UNSUPPORTED, "%s: model_type \"%s\" is not served; served are: %s",
+                   lw_config_name(config), type, served);
 }
 
 uint32_t lw_family_context(const lw_checkpoint *checkpoint)
@@ -47,8 +48,8 @@ uint32_t lw_family_context(const lw_checkpoint *checkpoint)
     return status == LW_OK ? context : 0;
 }
 
-lw_status lw_family_end_ids(const lw_checkpoint *checkpoint, int32_t ids[LW_FAMILY_END_IDS_MAX], size_t *count,
-                            lw_diag *d)
+lw_status lw_family_end_ids(const lw_checkpoint *checkpoint, int32_t ids[LW_FAMILY_END_IDS_MAX],
+                            size_t *count, lw_diag *d)
 {
     _Static_assert(LW_FAMILY_END_IDS_MAX >= 2 * LW_CONFIG_IDS_MAX, "both files' ids fit");
     *count = 0;

@@ -71,7 +71,8 @@ static size_t wrap_bare_floats(const char *json, size_t count, char *out)
     while (at < count) {
         const size_t bare = in_string ? 0 : bare_float(json + at, count - at);
         if (bare > 0) {
-            written += (size_t)sprintf(out + written, "{\"__float__\":\"%.*s\"}", (int)bare, json + at);
+            written += (size_t)snprintf(out + written, BARE_GROWTH * bare + 1, "{\"__float__\":\"%.*s\"}",
+                                        (int)bare, json + at);
             at += bare;
             continue;
         }

@@ -139,7 +139,7 @@ static void spell_with(lw_names *names, spellings *list, const char *text, const
     }
     memcpy(made, text, head);
     memcpy(made + head, alias->found, bytes);
-    strcpy(made + head + bytes, at + want);
+    memcpy(made + head + bytes, at + want, strlen(at + want) + 1);
     if (!has_spelling(list, made)) list->texts[list->count++] = made;
 }
 
@@ -483,13 +483,12 @@ bool lw_names_matrix_any_rows(lw_names *names, lw_weight *out, uint32_t cols, co
     return matrix(names, out, &a);
 }
 
-bool lw_names_stack(lw_names *names, lw_weight *out, uint32_t stack, uint32_t rows, uint32_t cols,
-                    const char *module, ...)
+bool lw_names_stack(lw_names *names, lw_weight *out, const uint32_t dims[3], const char *module, ...)
 {
-    ask a = { .stack = stack, .rows = rows, .cols = cols };
+    ask a = { .stack = dims[0], .rows = dims[1], .cols = dims[2] };
     SPELL_ASK(&a, module);
     *out = (lw_weight){ 0 };
-    return stack == 0 ? fail_empty(names, &a) : matrix(names, out, &a);
+    return a.stack == 0 ? fail_empty(names, &a) : matrix(names, out, &a);
 }
 
 bool lw_names_dense(lw_names *names, lw_weight *out, uint32_t rows, uint32_t cols, const char *name, ...)

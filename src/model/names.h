@@ -45,8 +45,8 @@ bool lw_names_matrix_any_rows(lw_names *names, lw_weight *out, uint32_t cols, co
     LW_PRINTF(4, 5);
 
 /* A stack of equal matrices in one module: [stack, rows, cols]. */
-bool lw_names_stack(lw_names *names, lw_weight *out, uint32_t stack, uint32_t rows, uint32_t cols,
-                    const char *module, ...) LW_PRINTF(6, 7);
+bool lw_names_stack(lw_names *names, lw_weight *out, const uint32_t dims[3], const char *module, ...)
+    LW_PRINTF(4, 5);
 
 /* A dense tensor by its full name with ".weight", ".bias" or nothing; its elements number rows * cols in any
  * arrangement of dims whose non-1 dims multiply to that, kept in file order. */

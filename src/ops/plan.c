@@ -1,4 +1,5 @@
-/* Recording of plans; see plan.h. Each function checks shapes, appends one op and returns its output value. */
+/* Recording of plans; see plan.h. Each function checks shapes, appends one op and returns its output value.
+ */
 #include "ops/plan.h"
 
 #include <stdarg.h>
@@ -64,7 +65,8 @@ static lw_ref value_make(lw_plan *plan, lw_space space, lw_type type, uint32_t w
     LW_ASSERT(width > 0 && width <= LW_LIMIT_WIDTH * 2u);
     plan->values = grow(plan, plan->values, plan->value_count, &plan->value_room, sizeof *plan->values);
     const uint32_t index = plan->value_count++;
-    plan->values[index] = (lw_value){ .name = name, .space = space, .type = type, .width = width, .base = index };
+    plan->values[index] =
+        (lw_value){ .name = name, .space = space, .type = type, .width = width, .base = index };
     return (lw_ref){ index };
 }
 

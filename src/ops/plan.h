@@ -2,7 +2,8 @@
  * Families record it; devices compile it. It knows no device, and a family never fuses: devices do that.
  *
  * Invariants
- * 1. An op's inputs were recorded before it; its output is a value of its own (views share storage, never outputs).
+ * 1. An op's inputs were recorded before it; its output is a value of its own (views share storage, never
+ * outputs).
  * 2. Shapes use the named row spaces only; widths are fixed numbers.
  * 3. Recording asserts shapes: a family checks what came from a config before it records.
  */
@@ -12,7 +13,10 @@
 #include "base/arena.h"
 #include "model/weight.h"
 
-enum { LW_PAGE_POSITIONS = 64, LW_CHUNK_POSITIONS = 512 }; /* one page is one attention tile; 8 tiles are one chunk */
+enum {
+    LW_PAGE_POSITIONS = 64,
+    LW_CHUNK_POSITIONS = 512
+}; /* one page is one attention tile; 8 tiles are one chunk */
 
 typedef enum lw_space {
     LW_SPACE_ROWS,    /* all rows of the batch */
@@ -28,7 +32,8 @@ typedef struct lw_wref { uint32_t index; } lw_wref;  /* a weight */
 typedef struct lw_sref { uint32_t index; } lw_sref;  /* a state */
 enum { LW_NONE = 0xFFFFFFFF };
 
-/* What a row space times a width of numbers; a view shares the columns [offset, offset + width) of its base. */
+/* What a row space times a width of numbers; a view shares the columns [offset, offset + width) of its base.
+ */
 typedef struct lw_value {
     const char *name;
     lw_space space;
@@ -40,9 +45,10 @@ typedef struct lw_value {
 
 typedef enum lw_state_kind {
     LW_STATE_NONE,
-    LW_STATE_KV,      /* keys and values of one attention layer, in pages of 64 positions */
-    LW_STATE_TAIL,    /* one vector a position, in the same pages; read by convolutions and anchored recurrences */
-    LW_STATE_BLOB,    /* an anchored recurrent state: immutable once made, reference-counted by the lanes */
+    LW_STATE_KV,   /* keys and values of one attention layer, in pages of 64 positions */
+    LW_STATE_TAIL, /* one vector a position, in the same pages; read by convolutions and anchored recurrences
+                    */
+    LW_STATE_BLOB, /* an anchored recurrent state: immutable once made, reference-counted by the lanes */
 } lw_state_kind;
 
 /* Memory of a lane. States of equal reach share one page table (their reach group). */
@@ -83,7 +89,9 @@ typedef struct lw_op {
         struct { uint32_t segment; float eps; bool unit_offset; } norm;   /* columns per segment */
         struct { uint32_t heads, head_dim, table; } rope;                 /* index into plan->ropes */
         struct { uint32_t heads, heads_kv, head_dim, window; float scale; } attend; /* window 0: all */
-        struct { uint32_t heads; } gate;                                  /* width / heads columns share a gate */
+        struct {
+            uint32_t heads;
+        } gate; /* width / heads columns share a gate */
         struct { uint32_t taps; } conv;
     } p;
 } lw_op;
@@ -119,14 +127,16 @@ typedef struct lw_plan {
 void lw_plan_init(lw_plan *plan);
 void lw_plan_deinit(lw_plan *plan);
 
-/* ---- recording: called by families; memory that runs out is a broken assumption here (plans are small) ---- */
+/* ---- recording: called by families; memory that runs out is a broken assumption here (plans are small) ----
+ */
 
 void lw_plan_entry_begin(lw_plan *plan, const char *name);
 void lw_plan_entry_end(lw_plan *plan, lw_ref logits);
 lw_wref lw_plan_weight(lw_plan *plan, const lw_weight *weight);              /* copies the descriptor */
 lw_sref lw_plan_state_kv(lw_plan *plan, const char *name, uint32_t heads, uint32_t head_dim, uint32_t reach);
 lw_sref lw_plan_state_tail(lw_plan *plan, const char *name, uint32_t width, uint32_t reach);
-uint32_t lw_plan_rope_table(lw_plan *plan, const double *frequency, uint32_t half); /* equal tables are shared */
+uint32_t lw_plan_rope_table(lw_plan *plan, const double *frequency,
+                            uint32_t half); /* equal tables are shared */
 
 /* Columns [offset, offset + width) of x. */
 lw_ref lw_plan_view(lw_plan *plan, lw_ref x, uint32_t offset, uint32_t width);

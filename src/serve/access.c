@@ -117,7 +117,8 @@ static bool is_listed(const lw_serve_texts *texts, const char *name, size_t coun
 {
     for (uint32_t i = 0; i < texts->count; i++) {
         const char *own = texts->values[i];
-        if (strcmp(own, "*") == 0 || (strlen(own) == count && strncasecmp(own, name, count) == 0)) return true;
+        if (strcmp(own, "*") == 0 || (strlen(own) == count && strncasecmp(own, name, count) == 0))
+            return true;
     }
     return false;
 }

@@ -1,5 +1,6 @@
-/* Who may ask: API keys, the Host header (a server on loopback must not be driven by a name that some web page
- * made up), and the origins that browsers may call from. Pure functions over headers; made once at start.
+/* Who may ask: API keys, the Host header (a server on loopback must not be driven by a name that some web
+ * page made up), and the origins that browsers may call from. Pure functions over headers; made once at
+ * start.
  */
 #ifndef LW_SERVE_ACCESS_H
 #define LW_SERVE_ACCESS_H

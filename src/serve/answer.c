@@ -73,7 +73,8 @@ static json_t *usage_object(const lw_news_end *end)
                      "reasoning_tokens", (json_int_t)end->reasoning_tokens);
 }
 
-/* What no other server says: how the reply came about, and the mark by which two replies are known as equal. */
+/* What no other server says: how the reply came about, and the mark by which two replies are known as equal.
+ */
 static json_t *extras_object(const lw_job *job, const lw_news_end *end)
 {
     const lw_reply_counts *counts = &end->counts;

@@ -1,5 +1,6 @@
-/* The reply of one job, from its news to its connection: whole, or as a stream of events. The shapes of a chat
- * and of a completion stand in chat.c and completions.c; what they share is here. Owned by the event thread.
+/* The reply of one job, from its news to its connection: whole, or as a stream of events. The shapes of a
+ * chat and of a completion stand in chat.c and completions.c; what they share is here. Owned by the event
+ * thread.
  */
 #ifndef LW_SERVE_ANSWER_H
 #define LW_SERVE_ANSWER_H

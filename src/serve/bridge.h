@@ -1,5 +1,5 @@
-/* What the threads of the server share: queues of jobs, news, wake-ups, and a copy of the engine's counts. One
- * lock guards all of it; nobody computes while holding it.
+/* What the threads of the server share: queues of jobs, news, wake-ups, and a copy of the engine's counts.
+ * One lock guards all of it; nobody computes while holding it.
  *
  *   event thread  --push_work-->  workers  --push_engine-->  engine thread
  *        ^------------------------ news, notified through event_fd ------'

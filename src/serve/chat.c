@@ -26,8 +26,8 @@ static json_t *chat_whole(const lw_choice *choice)
 
 static json_t *chat_chunk(const lw_choice *choice)
 {
-    json_t *delta = choice->is_first ? json_pack("{s:s, s:s}", "role", "assistant", "content", "") :
-                                       json_object();
+    json_t *delta =
+        choice->is_first ? json_pack("{s:s, s:s}", "role", "assistant", "content", "") : json_object();
     set_text(delta, "content", choice->content);
     set_text(delta, "reasoning_content", choice->reasoning);
     return json_pack("{s:i, s:o, s:s?, s:o}", "index", 0, "delta", delta, "finish_reason", choice->finish,

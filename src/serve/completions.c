@@ -43,7 +43,8 @@ static void completion_add_logprob(lw_answer *answer, const lw_news_logprob *new
     json_array_append_new(json_object_get(lists, "tokens"), token_text(answer->model, news->id, &count));
     json_array_append_new(json_object_get(lists, "token_logprobs"), json_real(lw__logprob(news->logprob)));
     json_array_append_new(json_object_get(lists, "top_logprobs"), best_object(answer->model, news));
-    json_array_append_new(json_object_get(lists, "text_offset"), json_integer((json_int_t)answer->text_offset));
+    json_array_append_new(json_object_get(lists, "text_offset"),
+                          json_integer((json_int_t)answer->text_offset));
     answer->text_offset += count;
 }
 

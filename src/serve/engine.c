@@ -39,7 +39,9 @@ static lw_request_options options_of(const lw_engine *engine, const lw_job *job)
         .sampling = request->sampling,
         .has_seed = request->has_seed,
         .seed = (uint64_t)request->seed,
-        .tokens_max = asked >= 0 ? asked : room < engine->tokens_max ? room : engine->tokens_max,
+        .tokens_max = asked >= 0                  ? asked
+                      : room < engine->tokens_max ? room
+                                                  : engine->tokens_max,
         .ignore_end = request->ignore_end,
         .drafts_off = !request->drafts,
         .top_logprobs = (int32_t)request->logprobs,

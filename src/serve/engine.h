@@ -16,11 +16,11 @@ typedef struct lw_engine {
     int64_t tokens_max; /* of a reply whose request does not say */
     pthread_t thread;
 
-    lw_model *model;    /* others may read it once the bridge says LW_ENGINE_READY */
+    lw_model *model; /* others may read it once the bridge says LW_ENGINE_READY */
     lw_model_facts facts;
-    lw_job *jobs;       /* open replies, oldest first */
-    lw_buf records;     /* scratch */
-    lw_spoken spoken;   /* scratch */
+    lw_job *jobs;     /* open replies, oldest first */
+    lw_buf records;   /* scratch */
+    lw_spoken spoken; /* scratch */
 } lw_engine;
 
 /* Starts the thread, which opens the model and tells the bridge how that went. engine must stay in place. */

@@ -12,10 +12,10 @@
 enum { LW_RETRY_AFTER_S = 1 }; /* said with every 503: a place in the queue is soon free again */
 
 typedef struct lw_failure {
-    int code;          /* HTTP status; 0: nothing failed */
-    const char *type;  /* "invalid_request_error" */
-    const char *name;  /* the error's "code": "context_length_exceeded"; NULL: null */
-    char param[128];   /* the field at fault; empty: null */
+    int code;         /* HTTP status; 0: nothing failed */
+    const char *type; /* "invalid_request_error" */
+    const char *name; /* the error's "code": "context_length_exceeded"; NULL: null */
+    char param[128];  /* the field at fault; empty: null */
     char text[2048];
     uint64_t wanted, there; /* with context_length_exceeded: tokens asked for, and the context */
 } lw_failure;

@@ -86,8 +86,8 @@ bool lw__field_logit_bias(lw_request *request, const json_t *value, const lw_req
                                     key, rules->vocab);
         const double real = json_number_value(bias);
         if (!json_is_number(bias) || !(real >= -100 && real <= 100))
-            return lw_failure_field(failure, "logit_bias", "logit_bias of %s must be a number from -100 to 100",
-                                    key);
+            return lw_failure_field(failure, "logit_bias",
+                                    "logit_bias of %s must be a number from -100 to 100", key);
         out->bias = (float)real;
         request->bias_count++;
     }

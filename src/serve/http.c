@@ -135,7 +135,8 @@ static void send_json(lw_conn *conn, int code, const char *headers, json_t *body
 {
     char *text = body == NULL ? NULL : json_dumps(body, JSON_COMPACT);
     json_decref(body);
-    char none[] = "{\"error\":{\"message\":\"no memory\",\"type\":\"server_error\",\"param\":null,\"code\":null}}";
+    char none[] =
+        "{\"error\":{\"message\":\"no memory\",\"type\":\"server_error\",\"param\":null,\"code\":null}}";
     const lw_buf view = { .bytes = text != NULL ? text : none, .count = strlen(text != NULL ? text : none) };
     lw_conn_send(conn, text != NULL ? code : 503, headers, "application/json", &view);
     free(text);

@@ -47,7 +47,8 @@ void lw_conn_begin_stream(lw_conn *conn);
 void lw_conn_write_stream(lw_conn *conn, const char *bytes, size_t count);
 void lw_conn_end_stream(lw_conn *conn);
 
-/* True while the client reads too slowly: its news stay where they are, and lw_answer_hear is called again. */
+/* True while the client reads too slowly: its news stay where they are, and lw_answer_hear is called again.
+ */
 bool lw_conn_is_paused(lw_conn *conn) LW_MUST_USE;
 
 #endif

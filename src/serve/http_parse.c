@@ -93,8 +93,8 @@ static lw_http_result parse_request_line(lw_http_parser *parser, char *line)
     const char *version = last + 1;
     if (strcmp(version, "HTTP/1.1") != 0 && strcmp(version, "HTTP/1.0") != 0) {
         const bool is_other = strncmp(version, "HTTP/", 5) == 0;
-        return is_other ? refuse(parser, 505, "only HTTP/1.1 and HTTP/1.0 are spoken here") :
-                          refuse(parser, 400, "the request line does not end with HTTP/1.1");
+        return is_other ? refuse(parser, 505, "only HTTP/1.1 and HTTP/1.0 are spoken here")
+                        : refuse(parser, 400, "the request line does not end with HTTP/1.1");
     }
     parser->is_http10 = version[7] == '0';
     return parse_target(parser, first + 1);
@@ -102,8 +102,7 @@ static lw_http_result parse_request_line(lw_http_parser *parser, char *line)
 
 static lw_http_result parse_header(lw_http_parser *parser, char *line)
 {
-    if (parser->header_count == LW_LIMIT_HTTP_HEADERS)
-        return refuse(parser, 431, "more than 100 headers");
+    if (parser->header_count == LW_LIMIT_HTTP_HEADERS) return refuse(parser, 431, "more than 100 headers");
     if (*line == ' ' || *line == '\t') return refuse(parser, 400, "a folded header");
     char *colon = strchr(line, ':');
     if (colon == NULL) return refuse(parser, 400, "a header line without a colon");
@@ -183,8 +182,7 @@ static lw_http_result parse_meaning(lw_http_parser *parser)
 static lw_http_result parse_head(lw_http_parser *parser)
 {
     lw_buf *head = &parser->head;
-    if (memchr(head->bytes, '\0', head->count) != NULL)
-        return refuse(parser, 400, "a NUL byte in the head");
+    if (memchr(head->bytes, '\0', head->count) != NULL) return refuse(parser, 400, "a NUL byte in the head");
     char *line = head->bytes;
     for (bool is_first = true;; is_first = false) {
         char *end = strchr(line, '\n');
@@ -220,8 +218,8 @@ static lw_http_result feed_head(lw_http_parser *parser, const char *bytes, size_
         const size_t piece = end == NULL ? count - *used : (size_t)(end - from) + 1;
         if (head->count + piece > LW_LIMIT_HTTP_HEAD_BYTES) {
             const bool has_line = head->count > 0 && memchr(head->bytes, '\n', head->count) != NULL;
-            return has_line ? refuse(parser, 431, "the headers are larger than 64 KiB") :
-                              refuse(parser, 414, "the request line is longer than 64 KiB");
+            return has_line ? refuse(parser, 431, "the headers are larger than 64 KiB")
+                            : refuse(parser, 414, "the request line is longer than 64 KiB");
         }
         if (lw_buf_append(head, from, piece) != LW_OK) return refuse(parser, 503, "out of memory");
         *used += piece;

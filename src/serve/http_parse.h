@@ -57,8 +57,8 @@ void lw_http_parser_deinit(lw_http_parser *parser);
 void lw_http_parser_reset(lw_http_parser *parser);
 
 /* Takes bytes[0, *used). */
-lw_http_result lw_http_feed(lw_http_parser *parser, const char *bytes, size_t count,
-                            size_t *used) LW_MUST_USE;
+lw_http_result lw_http_feed(lw_http_parser *parser, const char *bytes, size_t count, size_t *used)
+    LW_MUST_USE;
 
 /* The value of a header, or NULL; name in lower case. With several of one name: the first. */
 const char *lw_http_find(const lw_http_parser *parser, const char *name);

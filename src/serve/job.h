@@ -1,6 +1,7 @@
 /* One request on its way through the threads, and the news that its connection hears of it.
  *
- *   event thread: body complete -> workers: JSON, template, tokens -> engine thread: reply -> news -> event thread
+ *   event thread: body complete -> workers: JSON, template, tokens -> engine thread: reply -> news -> event
+ * thread
  *
  * A job has two holders, its connection and the thread that works on it; the last one to let go frees it.
  * News are records in one buffer, so that a whole round's tokens cross in one move.

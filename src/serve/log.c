@@ -55,7 +55,8 @@ static void write_prompt(lw_log *log, const lw_job *job)
 {
     const char *text = job->request.chat != NULL ? job->request.chat : job->request.text;
     if (!log->shows_prompts || text == NULL) return;
-    if (log->is_json) write_json(log, json_pack("{s:s, s:s, s:s}", "event", "prompt", "id", job->id, "text", text));
+    if (log->is_json)
+        write_json(log, json_pack("{s:s, s:s, s:s}", "event", "prompt", "id", job->id, "text", text));
     else lw_log_line(log, "%s prompt: %s", job->id, text);
 }
 
@@ -67,7 +68,8 @@ void lw_log_done(lw_log *log, const lw_job *job, const lw_news_end *end, uint64_
     const char *finish = end->is_length ? "length" : "stop";
     write_prompt(log, job);
     if (!log->is_json) {
-        lw_log_line(log, "%s 200 %s; prompt %u, cached %u, reply %u, drafts %u/%u, sha %s, %.2f s, %.1f tok/s",
+        lw_log_line(log,
+                    "%s 200 %s; prompt %u, cached %u, reply %u, drafts %u/%u, sha %s, %.2f s, %.1f tok/s",
                     job->id, finish, c->prompt_tokens, c->cached_tokens, c->reply_tokens, c->drafts_kept,
                     c->drafts_offered, c->token_sha, (double)taken_ns / 1e9, rate);
         return;

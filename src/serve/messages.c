@@ -219,8 +219,9 @@ static bool read_effort(const json_t *root, json_t *variables, lw_failure *failu
         if (!json_is_string(effort) || strcmp(json_string_value(effort), efforts[i]) != 0) continue;
         return json_object_set(variables, "reasoning_effort", effort) == 0 || lw__request_no_room(failure);
     }
-    return lw_failure_field(failure, "reasoning_effort",
-                            "reasoning_effort must be one of none, minimal, low, medium, high, xhigh and max");
+    return lw_failure_field(
+        failure, "reasoning_effort",
+        "reasoning_effort must be one of none, minimal, low, medium, high, xhigh and max");
 }
 
 static bool read_variables(const json_t *root, json_t *out, lw_failure *failure)

@@ -79,8 +79,9 @@ static void histogram(writer *w, const char *name, const char *help, const lw_hi
                                   w->model, bound, sum);
     }
     if (w->status == LW_OK)
-        w->status = lw_buf_printf(w->out, "%s_sum{model_name=\"%s\"} %.17g\n%s_count{model_name=\"%s\"} %" PRIu64
-                                  "\n", name, w->model, h->sum, name, w->model, sum);
+        w->status = lw_buf_printf(
+            w->out, "%s_sum{model_name=\"%s\"} %.17g\n%s_count{model_name=\"%s\"} %" PRIu64 "\n", name,
+            w->model, h->sum, name, w->model, sum);
 }
 
 static void finished(writer *w, const lw_metrics *metrics)
@@ -92,8 +93,10 @@ static void finished(writer *w, const lw_metrics *metrics)
                  { "error", metrics->failed } };
     head(w, "vllm:request_success_total", "counter", "Replies by how they ended.");
     for (size_t i = 0; i < sizeof rows / sizeof rows[0] && w->status == LW_OK; i++)
-        w->status = lw_buf_printf(w->out, "vllm:request_success_total{model_name=\"%s\",finished_reason=\"%s\"} "
-                                  "%" PRIu64 "\n", w->model, rows[i].reason, rows[i].count);
+        w->status = lw_buf_printf(w->out,
+                                  "vllm:request_success_total{model_name=\"%s\",finished_reason=\"%s\"} "
+                                  "%" PRIu64 "\n",
+                                  w->model, rows[i].reason, rows[i].count);
 }
 
 static void write_vllm(writer *w, const lw_metrics *metrics, const lw_model_counts *c)

@@ -19,8 +19,8 @@ typedef enum lw_reasoning_state {
 
 typedef struct lw_reasoning {
     lw_reasoning_state state;
-    bool at_begin;       /* of a channel beside a tag: line ends are dropped */
-    size_t lines_held;   /* line ends at the end of the reasoning so far: dropped if the tag follows */
+    bool at_begin;     /* of a channel beside a tag: line ends are dropped */
+    size_t lines_held; /* line ends at the end of the reasoning so far: dropped if the tag follows */
 } lw_reasoning;
 
 /* is_inside: the prompt opened the reasoning. */
@@ -29,8 +29,8 @@ lw_reasoning lw_reasoning_make(bool is_inside);
 lw_channel lw_reasoning_channel(const lw_reasoning *reasoning);
 
 /* Appends to out what of bytes[0, count) is sent now, in the channel of the state as it was before. */
-lw_status lw_reasoning_text(lw_reasoning *reasoning, const char *bytes, size_t count,
-                            lw_buf *out) LW_MUST_USE;
+lw_status lw_reasoning_text(lw_reasoning *reasoning, const char *bytes, size_t count, lw_buf *out)
+    LW_MUST_USE;
 
 /* The opening tag came; false: it is no opening here, and stays text. */
 bool lw_reasoning_open(lw_reasoning *reasoning) LW_MUST_USE;

@@ -113,8 +113,9 @@ static bool read_whole(const field *f, lw_request *request, const json_t *value,
     /* WHOLE_MAX as a double is 2^63: no int64 exceeds it. */
     if (!lw__json_whole(value, &whole) || (double)whole < f->min || (double)whole > f->max) {
         if (f->max == WHOLE_MAX)
-            return lw_failure_field(failure, f->name, "%s is %.17g; it must be a whole number from %.0f to %s",
-                                    f->name, json_number_value(value), f->min, "9223372036854775807");
+            return lw_failure_field(failure, f->name,
+                                    "%s is %.17g; it must be a whole number from %.0f to %s", f->name,
+                                    json_number_value(value), f->min, "9223372036854775807");
         return lw_failure_field(failure, f->name, "%s is %.17g; it must be a whole number from %.0f to %.0f",
                                 f->name, json_number_value(value), f->min, f->max);
     }

@@ -36,7 +36,7 @@ typedef struct lw_request {
     int64_t seed;
     int64_t tokens_max, completion_tokens_max; /* -1: not said; lw_request_tokens_max has the rule */
     int64_t top_k, top_logprobs;
-    int64_t logprobs;                          /* -1: none; else how many of the best */
+    int64_t logprobs; /* -1: none; else how many of the best */
     bool ignore_end, stream, include_usage, drafts;
     lw_stop_text *stops;
     size_t stop_count;
@@ -80,7 +80,21 @@ bool lw__request_ids(lw_request *request, const char *name, const json_t *list, 
 
 typedef bool lw_field_read(lw_request *request, const json_t *value, const lw_request_rules *rules,
                            lw_failure *failure);
-lw_field_read lw__field_stop, lw__field_logit_bias, lw__field_stream_options, lw__field_prompt;
-lw_field_read lw__field_logprobs, lw__field_response_format, lw__field_tokens, lw__field_modalities;
+bool lw__field_stop(lw_request *request, const json_t *value, const lw_request_rules *rules,
+                    lw_failure *failure) LW_MUST_USE;
+bool lw__field_logit_bias(lw_request *request, const json_t *value, const lw_request_rules *rules,
+                          lw_failure *failure) LW_MUST_USE;
+bool lw__field_stream_options(lw_request *request, const json_t *value, const lw_request_rules *rules,
+                              lw_failure *failure) LW_MUST_USE;
+bool lw__field_prompt(lw_request *request, const json_t *value, const lw_request_rules *rules,
+                      lw_failure *failure) LW_MUST_USE;
+bool lw__field_logprobs(lw_request *request, const json_t *value, const lw_request_rules *rules,
+                        lw_failure *failure) LW_MUST_USE;
+bool lw__field_response_format(lw_request *request, const json_t *value, const lw_request_rules *rules,
+                               lw_failure *failure) LW_MUST_USE;
+bool lw__field_tokens(lw_request *request, const json_t *value, const lw_request_rules *rules,
+                      lw_failure *failure) LW_MUST_USE;
+bool lw__field_modalities(lw_request *request, const json_t *value, const lw_request_rules *rules,
+                          lw_failure *failure) LW_MUST_USE;
 
 #endif

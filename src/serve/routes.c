@@ -104,8 +104,9 @@ static json_t *limits_object(const lw_server *server)
                      "context_of_the_model", (json_int_t)facts->context_model, "lanes",
                      (json_int_t)facts->lanes, "max_tokens_default", (json_int_t)server->options->tokens_max,
                      "body_bytes", (json_int_t)server->options->body_bytes_max, "messages",
-                     (json_int_t)LW_LIMIT_MESSAGES, "stop_strings", (json_int_t)LW_LIMIT_STOPS, "top_logprobs",
-                     (json_int_t)20, "connections", (json_int_t)server->options->connections_max);
+                     (json_int_t)LW_LIMIT_MESSAGES, "stop_strings", (json_int_t)LW_LIMIT_STOPS,
+                     "top_logprobs", (json_int_t)20, "connections",
+                     (json_int_t)server->options->connections_max);
 }
 
 static json_t *sampling_object(const lw_sampling_options *s)
@@ -182,7 +183,8 @@ static bool judge_route(const lw_conn *conn, lw_failure *failure)
     if (conn->server->is_draining)
         return lw_failure_set(failure, 503, "server_shutting_down", "the server is shutting down");
     if (conn->server->job_count >= LW_LIMIT_JOBS)
-        return lw_failure_set(failure, 503, "server_busy", "%d requests are waiting or running", LW_LIMIT_JOBS);
+        return lw_failure_set(failure, 503, "server_busy", "%d requests are waiting or running",
+                              LW_LIMIT_JOBS);
     return true;
 }
 

@@ -1,7 +1,7 @@
 /* Start, signals and the end of the server; see serve.h.
  *
- *   loading -> serving --first signal--> draining --all replies over, or the time is up--> leaving -> returned
- *                                            any of them --second signal--> returned at once
+ *   loading -> serving --first signal--> draining --all replies over, or the time is up--> leaving ->
+ * returned any of them --second signal--> returned at once
  */
 #include "serve/serve.h"
 
@@ -141,8 +141,10 @@ static void print_start(lw_server *server)
            has_keys ? "-H 'Authorization: Bearer KEY' " : "");
     fflush(stdout);
     if (!server->access.is_loopback && !has_keys)
-        lw_log_line(&server->log, "warning: everyone who reaches %s may use this server; --api-key KEY asks for "
-                    "a key", server->options->host);
+        lw_log_line(&server->log,
+                    "warning: everyone who reaches %s may use this server; --api-key KEY asks for "
+                    "a key",
+                    server->options->host);
 }
 
 /* The model stands. */

@@ -19,17 +19,17 @@ typedef struct lw_serve_options {
     const char *model_dir;
     lw_model_options model;
     const char *host;
-    uint32_t port;                /* 0: any free one, printed */
-    const char *served_name;      /* NULL: the folder's name */
+    uint32_t port;           /* 0: any free one, printed */
+    const char *served_name; /* NULL: the folder's name */
     lw_serve_texts aliases;
     lw_serve_texts allowed_hosts; /* for Host, beside IP literals and localhost */
     lw_serve_texts origins;       /* that browsers may call from; "*": any */
     lw_serve_texts api_keys;
-    const char *api_key_file;     /* one a line; NULL: none */
-    const char *api_keys_more;    /* separated by commas, from the environment; NULL: none */
-    bool raw_reasoning;           /* reasoning and its tags stay in the content */
+    const char *api_key_file;  /* one a line; NULL: none */
+    const char *api_keys_more; /* separated by commas, from the environment; NULL: none */
+    bool raw_reasoning;        /* reasoning and its tags stay in the content */
     bool fresh_seeds;
-    uint32_t tokens_max;          /* of a reply whose request does not say */
+    uint32_t tokens_max; /* of a reply whose request does not say */
     bool logs_json, logs_prompts, is_terminal;
     uint32_t drain_s;
     uint32_t idle_s, read_s, write_s; /* a connection between requests; one request's bytes; a stuck reader */

@@ -76,8 +76,8 @@ static lw_result push_tag(lw_speech *speech, const char *tag, bool is_open, lw_s
     if (before > 0) status = speak(speech, speech->text.bytes, before, spoken);
     if (status != LW_OK) return LW_RESULT_NO_ROOM;
     if (speech->stops.is_stopped) return LW_RESULT_OK;
-    const bool moved = speech->splits && (is_open ? lw_reasoning_open(&speech->reasoning) :
-                                                    lw_reasoning_close(&speech->reasoning));
+    const bool moved = speech->splits && (is_open ? lw_reasoning_open(&speech->reasoning)
+                                                  : lw_reasoning_close(&speech->reasoning));
     if (!moved) status = speak(speech, tag, count, spoken);
     return status == LW_OK ? LW_RESULT_OK : LW_RESULT_NO_ROOM;
 }

@@ -21,7 +21,7 @@ typedef struct lw_speech {
 typedef struct lw_speech_options {
     const lw_stop_text *stops; /* borrowed */
     size_t stop_count;
-    bool splits, is_inside;    /* is_inside: the prompt ends in an open reasoning block */
+    bool splits, is_inside; /* is_inside: the prompt ends in an open reasoning block */
 } lw_speech_options;
 
 /* speech is closed whatever state it is in. */

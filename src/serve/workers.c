@@ -14,7 +14,8 @@ static bool make_prompt(const lw_workers *workers, lw_job *job, lw_failure *fail
     } else if (request->text != NULL) {
         /* Who writes a raw prompt is the author of its template: special tokens may be spelled in it. */
         const unsigned flags = LW_PROMPT_SPECIALS | (request->add_specials ? LW_PROMPT_BOS : 0u);
-        result = lw_prompt_text(workers->model, request->text, request->text_count, flags, &job->prompt, &error);
+        result =
+            lw_prompt_text(workers->model, request->text, request->text_count, flags, &job->prompt, &error);
     } else {
         result = lw_prompt_ids(workers->model, request->ids, request->id_count, &job->prompt, &error);
     }
@@ -33,10 +34,11 @@ static bool has_tokens(const lw_workers *workers, lw_job *job, lw_failure *failu
     const int64_t asked = lw_request_tokens_max(&job->request);
     const int64_t reply = asked >= 0 ? asked : 1;
     if (count <= workers->context && reply <= (int64_t)(workers->context - count)) return true;
-    lw_failure_set(failure, 400, "context_length_exceeded",
-                   "This model's maximum context length is %u tokens. However, your request has %zu prompt tokens "
-                   "and wants %s%lld for the reply. Shorten the %s or lower max_tokens.",
-                   workers->context, count, asked >= 0 ? "" : "at least ", (long long)reply, field);
+    lw_failure_set(
+        failure, 400, "context_length_exceeded",
+        "This model's maximum context length is %u tokens. However, your request has %zu prompt tokens "
+        "and wants %s%lld for the reply. Shorten the %s or lower max_tokens.",
+        workers->context, count, asked >= 0 ? "" : "at least ", (long long)reply, field);
     strncpy(failure->param, field, sizeof failure->param - 1);
     failure->wanted = count;
     failure->there = workers->context;
@@ -99,7 +101,8 @@ static bool answer(const lw_workers *workers, lw_job *job, lw_failure *failure)
 /* True when the engine is to have the job. */
 static bool prepare(const lw_workers *workers, lw_job *job, lw_failure *failure)
 {
-    if (!lw_request_read(&job->request, job->kind, &workers->rules, job->body.bytes, job->body.count, failure))
+    if (!lw_request_read(&job->request, job->kind, &workers->rules, job->body.bytes, job->body.count,
+                         failure))
         return false;
     lw_buf_deinit(&job->body);
     if (job->kind == LW_REQUEST_DETOKENIZE) return answer(workers, job, failure) && false;

@@ -12,7 +12,7 @@ typedef struct lw_workers {
     lw_bridge *bridge;     /* borrowed */
     const lw_model *model; /* borrowed; set before the first job */
     lw_request_rules rules;
-    int64_t tokens_max;    /* of a reply whose request does not say */
+    int64_t tokens_max; /* of a reply whose request does not say */
     uint32_t context;
     pthread_t threads[LW_WORKERS];
     uint32_t thread_count;

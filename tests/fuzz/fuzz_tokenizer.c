@@ -1,6 +1,6 @@
-/* libFuzzer entry for tokenizer files and the texts that they encode: the input is the JSON, a NUL, one byte of
- * options, and the text. Beside the sanitizers' checks: an encoding is the same the second time (from the cache), and
- * decoding in steps gives valid UTF-8.
+/* libFuzzer entry for tokenizer files and the texts that they encode: the input is the JSON, a NUL, one byte
+ * of options, and the text. Beside the sanitizers' checks: an encoding is the same the second time (from the
+ * cache), and decoding in steps gives valid UTF-8.
  */
 #include "text/tokenizer.h"
 
@@ -39,7 +39,8 @@ static void encode(const lw_tokenizer *tokenizer, const uint8_t *bytes, size_t c
     const lw_text text = {
         .bytes = (const char *)bytes, .count = count, .origins = (flags & 8) != 0 ? origins : NULL,
     };
-    const lw_encode_options options = { .specials = (lw_specials)(flags % 3), .post_process = (flags & 4) != 0 };
+    const lw_encode_options options = { .specials = (lw_specials)(flags % 3),
+                                        .post_process = (flags & 4) != 0 };
     lw_ids first = { .ids = NULL }, second = { .ids = NULL };
     const lw_status status = lw_tokenizer_encode(tokenizer, scratch, text, &options, &first, &d);
     check(status == lw_tokenizer_encode(tokenizer, scratch, text, &options, &second, &d));

@@ -1,5 +1,5 @@
-/* The row law and the numbers of the linear op, for every instruction set that this CPU has and every kind of weight.
- * LW_TEST_LONG in the environment runs every combination; without it a seeded sample of them.
+/* The row law and the numbers of the linear op, for every instruction set that this CPU has and every kind
+ * of weight. LW_TEST_LONG in the environment runs every combination; without it a seeded sample of them.
  */
 #include "base/float16.h"
 #include "base/rng.h"
@@ -60,7 +60,8 @@ static float put_float(uint8_t *bytes, lw_dtype dtype, size_t index, float value
     uint16_t half = lw_bf16_of_float(value);
     if (dtype == LW_DTYPE_F16) { /* ten bits of mantissa, normal range: enough for a test */
         const uint32_t bits = lw_bits_of_float(value);
-        half = (uint16_t)((bits >> 16 & 0x8000u) | (((bits >> 23 & 0xFFu) - 112u) << 10) | (bits >> 13 & 0x3FFu));
+        half = (uint16_t)((bits >> 16 & 0x8000u) | (((bits >> 23 & 0xFFu) - 112u) << 10)
+                          | (bits >> 13 & 0x3FFu));
     }
     memcpy(bytes + index * 2, &half, 2);
     return dtype == LW_DTYPE_F16 ? lw_float_of_fp16(half) : lw_float_of_bf16(half);
@@ -72,7 +73,8 @@ static void fill_codes(matter *m, lw_rng *rng)
 {
     const kind *k = &m->kind;
     const size_t row_bytes = ((size_t)k->inputs * k->bits + 7) / 8;
-    const lw_dtype dense = k->map == LW_MAP_FP32 ? LW_DTYPE_F32 : k->map == LW_MAP_FP16 ? LW_DTYPE_F16 : LW_DTYPE_BF16;
+    const lw_dtype dense = k->map == LW_MAP_FP32 ? LW_DTYPE_F32 : k->map == LW_MAP_FP16 ? LW_DTYPE_F16
+        : LW_DTYPE_BF16;
     m->codes_bytes = must(k->columns, row_bytes);
     m->codes = must((size_t)k->columns * k->inputs, sizeof(float));
     for (uint32_t n = 0; n < k->columns; n++) {
@@ -91,7 +93,8 @@ static void fill_codes(matter *m, lw_rng *rng)
             *value = (float)code;
         }
     }
-    m->codes_tensor = (lw_tensor){ .name = "codes", .file = "memory", .dtype = LW_DTYPE_U8, .bytes = m->codes_bytes,
+    m->codes_tensor = (lw_tensor){ .name = "codes", .file = "memory", .dtype = LW_DTYPE_U8,
+        .bytes = m->codes_bytes,
                                    .byte_count = k->columns * row_bytes };
 }
 
@@ -116,7 +119,8 @@ static void fill_scales(matter *m, lw_rng *rng)
         m->biases[i] = bias_per_scale_of(k) * m->scales[i];
         if (k->bias == BIAS_STORED) m->biases[i] = put_float(m->biases_bytes, k->scale_type, i, scale * zero);
     }
-    const lw_tensor tensor = { .name = "scales", .file = "memory", .dtype = k->scale_type, .byte_count = count * bytes };
+    const lw_tensor tensor = { .name = "scales", .file = "memory", .dtype = k->scale_type,
+        .byte_count = count * bytes };
     m->scales_tensor = m->biases_tensor = tensor;
     m->scales_tensor.bytes = m->scales_bytes;
     m->biases_tensor.bytes = m->biases_bytes;
@@ -184,14 +188,16 @@ static uint8_t *run(const call *c)
     memset(prepared, 0xFF, bytes);
     memset(y, Y_GUARD, c->rows * stride * item);
     const lw_cpu_linear_args args = {
-        .weight = c->weight, .x = c->x, .x_stride = c->x_stride, .y = y, .y_stride = stride, .y_f32 = c->y_f32,
+        .weight = c->weight, .x = c->x, .x_stride = c->x_stride, .y = y, .y_stride = stride,
+        .y_f32 = c->y_f32,
         .rows = c->rows, .prepared = prepared,
     };
     for (unsigned part = c->parts; part-- > 0;) c->kernels->linear_prepare(&args, part, c->parts);
     for (unsigned part = c->parts; part-- > 0;) c->kernels->linear_run(&args, part, c->parts);
     free(prepared);
     for (size_t r = 0; r < c->rows; r++)
-        for (size_t i = columns * item; i < stride * item; i++) assert_int_equal(y[r * stride * item + i], Y_GUARD);
+        for (size_t i = columns * item; i < stride * item; i++)
+            assert_int_equal(y[r * stride * item + i], Y_GUARD);
     return y;
 }
 
@@ -215,7 +221,8 @@ static void check_company(const call *one, const inputs *in, const uint8_t *alon
     uint8_t *const y = run(&c);
     for (uint32_t r = 0; r < rows; r++)
         if (memcmp(y + r * row_bytes, alone + drawn[r] * row_bytes, row_bytes) != 0)
-            fail_msg("%s: row %u of %u (%u parts) differs from the row alone", c.kernels->isa, r, rows, c.parts);
+            fail_msg("%s: row %u of %u (%u parts) differs from the row alone", c.kernels->isa, r, rows,
+                     c.parts);
     free(y); free(x); free(drawn);
 }
 
@@ -246,9 +253,9 @@ static lw_cpu_weight *repacked(const lw_cpu_kernels *kernels, const lw_weight *w
 
 /* ---- numbers ---- */
 
-/* The most fp32 roundings that one term passes: the chain of its group (a dot of two rounds twice a pair and plane,
- * so at most twice a k), the chain of sum_x, two steps a group, the product of scale or bias, and bias = -z * scale;
- * a machine without fma rounds each product besides. */
+/* The most fp32 roundings that one term passes: the chain of its group (a dot of two rounds twice a pair and
+ * plane, so at most twice a k), the chain of sum_x, two steps a group, the product of scale or bias, and
+ * bias = -z * scale; a machine without fma rounds each product besides. */
 static double roundings_of(const kind *k)
 {
     const double group = k->group == 0 ? 64.0 : (double)k->group;
@@ -276,7 +283,8 @@ typedef struct numbers {
 static ref_linear ref_of(const matter *m, const inputs *in, float *x)
 {
     for (uint32_t r = 0; r < ROWS_CHECKED; r++)
-        for (uint32_t k = 0; k < in->cols; k++) x[(size_t)r * in->cols + k] = lw_float_of_bf16(in->x[r * in->stride + k]);
+        for (uint32_t k = 0; k < in->cols; k++)
+            x[(size_t)r * in->cols + k] = lw_float_of_bf16(in->x[r * in->stride + k]);
     return (ref_linear){ .rows = ROWS_CHECKED, .columns = m->kind.columns, .inputs = m->kind.inputs,
                          .group = m->kind.group, .x = x, .codes = m->codes, .scales = m->scales,
                          .biases = m->kind.bias == BIAS_NONE ? NULL : m->biases };
@@ -285,7 +293,8 @@ static ref_linear ref_of(const matter *m, const inputs *in, float *x)
 static numbers compare(const matter *m, const inputs *in, const uint8_t *y, bool f32, ref_mistake mistake)
 {
     const size_t count = (size_t)ROWS_CHECKED * m->kind.columns;
-    float *const x = must((size_t)ROWS_CHECKED * in->cols, sizeof *x), *const plain = must(count, sizeof *plain);
+    float *const x = must((size_t)ROWS_CHECKED * in->cols, sizeof *x);
+    float *const plain = must(count, sizeof *plain);
     double *const want = must(count, sizeof *want), *const magnitude = must(count, sizeof *magnitude);
     const ref_linear l = ref_of(m, in, x);
     ref_linear_run(&l, mistake, want, magnitude);
@@ -294,7 +303,8 @@ static numbers compare(const matter *m, const inputs *in, const uint8_t *y, bool
     for (size_t i = 0; i < count; i++) {
         const size_t r = i / m->kind.columns, c = i % m->kind.columns;
         const double error = fabs(y_at(y, f32, r * (m->kind.columns + Y_GAP) + c) - want[i]);
-        const double bound = ref_linear_bound(want[i], magnitude[i], roundings_of(&m->kind), 2.0 * m->kind.inputs,
+        const double bound = ref_linear_bound(want[i], magnitude[i], roundings_of(&m->kind),
+                                              2.0 * m->kind.inputs,
                                               f32 ? 24 : 8);
         n.worst = fmax(n.worst, error / bound);
         n.rms += error * error;
@@ -317,13 +327,14 @@ static void check_numbers(const matter *m, const inputs *in, const uint8_t *y, b
 {
     const numbers right = compare(m, in, y, f32, REF_RIGHT);
     if (!(right.worst <= 1.0)) fail_msg("an error is %.3g times its bound", right.worst);
-    /* Codes from 0 up have at most twice the root mean square of the centred weights that a plain sum takes. */
+    /* Codes from 0 up have at most twice the root mean square of the centred weights of a plain sum. */
     if (f32 && !(right.rms <= 2.0 * right.rms_plain))
         fail_msg("root mean square error %.3g, a plain fp32 sum gets %.3g", right.rms, right.rms_plain);
     for (ref_mistake mistake = REF_WRONG_GROUP; mistake < REF_MISTAKE_COUNT; mistake++) {
         if (!can_make(m, mistake)) continue;
         const numbers wrong = compare(m, in, y, f32, mistake);
-        if (!(wrong.worst > 1.0)) fail_msg("planted mistake %d stays within the bound (%.3g)", mistake, wrong.worst);
+        if (!(wrong.worst > 1.0))
+            fail_msg("planted mistake %d stays within the bound (%.3g)", mistake, wrong.worst);
     }
 }
 
@@ -336,7 +347,8 @@ static void check_kind(const linear_table *table, const kind *k, lw_rng *rng)
     inputs in = inputs_make(ROWS_ALL, k->inputs, rng);
     lw_cpu_weight *const weight = repacked(&table->kernels, &m.weight);
     for (int f32 = 0; f32 < 2; f32++) {
-        const call one = { .kernels = &table->kernels, .weight = weight, .rows = 1, .parts = 1, .y_f32 = f32 != 0 };
+        const call one = { .kernels = &table->kernels, .weight = weight, .rows = 1, .parts = 1,
+            .y_f32 = f32 != 0 };
         uint8_t *const alone = run_alone(&one, &in);
         check_numbers(&m, &in, alone, f32 != 0);
         for (size_t i = 0; i < sizeof row_counts / sizeof row_counts[0]; i++)
@@ -356,7 +368,8 @@ static size_t add_integers(kind *kinds, size_t count)
         for (size_t g = 0; g < 3; g++)
             for (size_t t = 0; t < 3; t++)
                 for (bias_kind bias = BIAS_STORED; bias <= BIAS_NONE; bias++)
-                    kinds[count++] = (kind){ LW_MAP_INTEGER, bits[b], groups[g], types[t], bias, 0, 3 * groups[g] };
+                    kinds[count++] = (kind){ LW_MAP_INTEGER, bits[b], groups[g], types[t], bias, 0,
+                        3 * groups[g] };
     return count;
 }
 

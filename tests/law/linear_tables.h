@@ -1,4 +1,5 @@
-/* Tables that hold the linear kernels only, and whether this CPU can run them; for tests and tools of the linear op. */
+/* Tables that hold the linear kernels only, and whether this CPU can run them; for tests and tools of the
+ * linear op. */
 #ifndef LW_TESTS_LINEAR_TABLES_H
 #define LW_TESTS_LINEAR_TABLES_H
 
@@ -27,7 +28,8 @@ static inline size_t linear_tables(linear_table tables[LINEAR_TABLES_MAX])
 #if defined(__x86_64__)
     const bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")
                       && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-    LINEAR_TABLE(avx2, LW__CPU_AVX2_BLOCK_COLS, __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"), false);
+    LINEAR_TABLE(avx2, LW__CPU_AVX2_BLOCK_COLS, __builtin_cpu_supports("avx2")
+                 && __builtin_cpu_supports("fma"), false);
     LINEAR_TABLE(avx512, LW__CPU_AVX512_BLOCK_COLS, wide, false);
     LINEAR_TABLE(avx512bf16, LW__CPU_AVX512_BLOCK_COLS, wide && __builtin_cpu_supports("avx512bf16"), true);
     tables[count - 1].kernels.thread_setup = lw__cpu_denormals_off;

@@ -1,6 +1,7 @@
-/* The row law of a whole model: a row's logits are a function of its own stream's tokens, bit for bit. The shipped
- * checkpoint on every instruction set of this CPU: any cut of a prompt, any company, any lane, threads, trees.
- * Rows are compared by a 64-bit hash of their logits' bytes; a planted control shows that the check can fail.
+/* The row law of a whole model: a row's logits are a function of its own stream's tokens, bit for bit. The
+ * shipped checkpoint on every instruction set of this CPU: any cut of a prompt, any company, any lane,
+ * threads, trees. Rows are compared by a 64-bit hash of their logits' bytes; a planted control shows that the
+ * check can fail.
  */
 #include "base/rng.h"
 #include "device/cpu/kernels.h"
@@ -15,7 +16,8 @@
 #include <string.h>
 #include <cmocka.h>
 
-/* Past the sliding window, several pages, a chunk of 512 keys and dropped pages; the long form past two chunks. */
+/* Past the sliding window, several pages, a chunk of 512 keys and dropped pages; the long form past two
+ * chunks. */
 enum { CONTEXT = 1280, ROWS_MAX = 1280, LANES = 4, PROMPT_MAX = 1200, PROMPT_QUICK = 600 };
 
 typedef struct lane {
@@ -126,7 +128,8 @@ static void restart(bench *b, uint32_t index)
     lw_pages_clear(&b->pool, &b->lanes[index].pages);
 }
 
-static uint32_t chain_rows(const bench *b, lw_row *rows, uint32_t at, uint32_t index, const int32_t *ids, uint32_t count)
+static uint32_t chain_rows(const bench *b, lw_row *rows, uint32_t at, uint32_t index, const int32_t *ids,
+                           uint32_t count)
 {
     const uint32_t committed = b->lanes[index].committed;
     for (uint32_t i = 0; i < count; i++) {
@@ -173,7 +176,8 @@ static void check_cuts(bench *b, lw_rng *rng, const int32_t *ids, const uint64_t
     restart(b, 0);
 }
 
-static void check_company(bench *b, lw_rng *rng, int32_t ids[LANES][PROMPT_MAX], uint64_t want[LANES][PROMPT_MAX])
+static void check_company(bench *b, lw_rng *rng, int32_t ids[LANES][PROMPT_MAX],
+                          uint64_t want[LANES][PROMPT_MAX])
 {
     static lw_row rows[ROWS_MAX];
     const int rounds = is_long() ? 60 : 8;
@@ -257,7 +261,8 @@ static void the_law_holds_on(const char *isa)
     check_tree(&two, &rng, ids[2], 1);
     check_tree(&two, &rng, ids[2], 60);
     check_tree(&two, &rng, ids[2], 510);
-    /* Planted control: one token changed at position 3 must change every later row that we hash and no earlier one. */
+    /* Planted control: one token changed at position 3 must change every later row that we hash and no
+     * earlier one. */
     ids[0][3] ^= 1;
     whole(&one, ids[0], 64, again);
     assert_memory_equal(again, want[0], 3 * sizeof *again);

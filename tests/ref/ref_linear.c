@@ -57,7 +57,8 @@ void ref_linear_plain(const ref_linear *l, float *y)
             for (uint32_t k = 0; k < l->inputs; k++) {
                 double affine[2];
                 affine_of(l, REF_RIGHT, n, k, affine);
-                const float weight = (float)affine[0] * l->codes[(size_t)n * l->inputs + k] + (float)affine[1];
+                const float weight = (float)affine[0] * l->codes[(size_t)n * l->inputs + k]
+                    + (float)affine[1];
                 sum += weight * l->x[(size_t)r * l->inputs + k];
             }
             y[(size_t)r * l->columns + n] = sum;

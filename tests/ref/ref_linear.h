@@ -1,5 +1,5 @@
-/* The linear op in double, from its formula: y = x W^T with W[n][k] = scale[n][k / group] * code[n][k] + bias.
- * Plain arrays in, plain arrays out; knows nothing of any kernel.
+/* The linear op in double, from its formula: y = x W^T with W[n][k] = scale[n][k / group] * code[n][k] +
+ * bias. Plain arrays in, plain arrays out; knows nothing of any kernel.
  */
 #ifndef LW_TESTS_REF_LINEAR_H
 #define LW_TESTS_REF_LINEAR_H
@@ -26,18 +26,19 @@ typedef struct ref_linear {
     const float *scales, *biases; /* (columns, inputs / group) */
 } ref_linear;
 
-/* y and magnitudes are (rows, columns); a magnitude is the sum of |scale * code * x| and |bias * x| over k. */
+/* y and magnitudes are (rows, columns); a magnitude is the sum of |scale * code * x| and |bias * x| over k.
+ * */
 void ref_linear_run(const ref_linear *l, ref_mistake mistake, double *y, double *magnitudes);
 
 /* The same in fp32, one sequential sum over k: what anyone would get without care. */
 void ref_linear_plain(const ref_linear *l, float *y);
 
-/* How far a result may be from y when every term passes at most `roundings` fp32 roundings and the result is then
- * stored with `significand` bits (24 for fp32, 8 for bf16).
- *   A term t that is rounded n times arrives as t (1 + e), |e| <= n u / (1 - n u), u = 2^-24, whatever the order of
- *   the sum (Higham, Accuracy and Stability, lemma 3.1); so the sum is off by at most that times sum |t|. Storing adds
- *   half an ulp. Products below 2^-126 may lose their tail, or vanish where subnormals are flushed: terms * 2^-100
- *   covers codes that stand up to 2^26 above their value. */
+/* How far a result may be from y when every term passes at most `roundings` fp32 roundings and the result is
+ * then stored with `significand` bits (24 for fp32, 8 for bf16).
+ *   A term t that is rounded n times arrives as t (1 + e), |e| <= n u / (1 - n u), u = 2^-24, whatever the
+ *   order of the sum (Higham, Accuracy and Stability, lemma 3.1); so the sum is off by at most that times
+ *   sum |t|. Storing adds half an ulp. Products below 2^-126 may lose their tail, or vanish where subnormals
+ *   are flushed: terms * 2^-100 covers codes that stand up to 2^26 above their value. */
 double ref_linear_bound(double y, double magnitude, double roundings, double terms, int significand);
 
 #endif

@@ -146,7 +146,8 @@ bool lw_text_is_special(const lw_model *model, int32_t id)
 static void add_id(lw_prompt *prompt, int32_t id)
 {
     if ((prompt->count & (prompt->count - 1)) == 0)
-        prompt->ids = realloc(prompt->ids, (prompt->count == 0 ? 1 : prompt->count * 2) * sizeof *prompt->ids);
+        prompt->ids =
+            realloc(prompt->ids, (prompt->count == 0 ? 1 : prompt->count * 2) * sizeof *prompt->ids);
     prompt->ids[prompt->count++] = id;
 }
 
@@ -202,8 +203,8 @@ lw_result lw_prompt_chat(const lw_model *model, const char *request, size_t coun
     return fail(error, LW_RESULT_BAD_INPUT, "messages", "the chat template raised: RAISE!");
 }
 
-lw_result lw_prompt_text(const lw_model *model, const char *text, size_t count, unsigned flags, lw_prompt **out,
-                         lw_error *error)
+lw_result lw_prompt_text(const lw_model *model, const char *text, size_t count, unsigned flags,
+                         lw_prompt **out, lw_error *error)
 {
     (void)error;
     lw_prompt *prompt = calloc(1, sizeof *prompt);
@@ -479,7 +480,8 @@ static void admit(lw_model *model)
 {
     uint32_t running = 0;
     for (lw_reply *reply = model->replies; reply != NULL; reply = reply->next) running += reply->is_running;
-    for (lw_reply *reply = model->replies; reply != NULL && running < model->facts.lanes; reply = reply->next) {
+    for (lw_reply *reply = model->replies; reply != NULL && running < model->facts.lanes;
+         reply = reply->next) {
         if (reply->is_running || reply->is_over) continue;
         reply->is_running = reply->is_filling = true;
         running++;

@@ -129,8 +129,11 @@ def read_all(sock):
 @contextlib.contextmanager
 def fake(tmp_path, options="", *flags, env=None):
     """The server over canned replies; a clean exit is demanded."""
-    server = Server([FAKE, "fake:" + options, "--port", "0", "--served-name", "fake", *flags],
-                    os.path.join(str(tmp_path), f"log{time.monotonic_ns()}"), env)
+    server = Server(
+        [FAKE, "fake:" + options, "--port", "0", "--served-name", "fake", *flags],
+        os.path.join(str(tmp_path), f"log{time.monotonic_ns()}"),
+        env,
+    )
     try:
         yield server
     except BaseException:
@@ -148,4 +151,10 @@ def chat(text, **more):
 
 def head(path, body=b"", method="POST", more=b""):
     length = b"Content-Length: %d\r\n" % len(body) if method == "POST" else b""
-    return b"%s %s HTTP/1.1\r\nHost: localhost\r\n%s%s\r\n%s" % (method.encode(), path.encode(), length, more, body)
+    return b"%s %s HTTP/1.1\r\nHost: localhost\r\n%s%s\r\n%s" % (
+        method.encode(),
+        path.encode(),
+        length,
+        more,
+        body,
+    )

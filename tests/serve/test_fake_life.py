@@ -184,7 +184,11 @@ def test_keep_alive_comments(tmp_path):
     with served.fake(tmp_path, options, "--keep-alive", "1") as server:
         status, _, body = server.request("POST", CHAT, body=json.dumps(chat("x" * 40, stream=True)))
         assert status == 200 and body.count(b": keep-alive\n\n") >= 2
-        assert body.index(b'"role":"assistant"') < body.index(b": keep-alive") < body.index(b'"finish_reason":"stop"')
+        assert (
+            body.index(b'"role":"assistant"')
+            < body.index(b": keep-alive")
+            < body.index(b'"finish_reason":"stop"')
+        )
 
 
 def test_health_during_a_crowd(slow):
@@ -199,6 +203,7 @@ def test_health_during_a_crowd(slow):
 
 
 # ---- the end ----
+
 
 def test_drain(tmp_path):
     with served.fake(tmp_path, "lanes=2,token_us=10000,context=100000", "--drain-timeout", "30") as server:
@@ -262,15 +267,18 @@ def test_killed_and_started_again(tmp_path):
         first.process.kill()
         first.process.wait()
         stream.close()
-        second = served.Server([served.FAKE, "fake:", "--port", str(port)], os.path.join(str(tmp_path), "second"))
+        second = served.Server(
+            [served.FAKE, "fake:", "--port", str(port)], os.path.join(str(tmp_path), "second")
+        )
         assert second.ok(CHAT, chat("free"))["lanewise"]["token_sha"] == sha
         assert second.stop() == 0
         first.stop = lambda: 0
 
 
 def test_lost_device(tmp_path):
-    server = served.Server([served.FAKE, "fake:token_us=2000,context=100000", "--port", "0"],
-                           os.path.join(str(tmp_path), "log"))
+    server = served.Server(
+        [served.FAKE, "fake:token_us=2000,context=100000", "--port", "0"], os.path.join(str(tmp_path), "log")
+    )
     stream = ask(server, chat(FOREVER, stream=True))
     read_until(stream, b'"content":"a"')
     assert server.error(CHAT, chat("[[lost 3]]"), 503)["code"] == "device_lost"
@@ -281,6 +289,7 @@ def test_lost_device(tmp_path):
 
 
 # ---- crowds ----
+
 
 def hold_crowd(server, count, seconds, rng):
     """count connections held, half of them dropped at random and opened again, for a while."""
@@ -297,7 +306,7 @@ def hold_crowd(server, count, seconds, rng):
             else:
                 data = head(CHAT, json.dumps(rng.choice(values)).encode())
                 try:
-                    sockets[at].sendall(data[:rng.randrange(len(data))] if rng.random() < 0.3 else data)
+                    sockets[at].sendall(data[: rng.randrange(len(data))] if rng.random() < 0.3 else data)
                 except OSError:
                     sockets[at] = server.connect()
     for at in rng.sample(range(count), count // 2):
@@ -312,7 +321,9 @@ def test_crowd(tmp_path):
     seed = int.from_bytes(os.urandom(4), "little")
     print("seed", seed)
     count, seconds = (1000, 120) if LONG else (1000 if "asan" not in served.OUT else 300, 4)
-    with served.fake(tmp_path, "lanes=4,token_us=100", "--read-timeout", "300", "--write-timeout", "300") as server:
+    with served.fake(
+        tmp_path, "lanes=4,token_us=100", "--read-timeout", "300", "--write-timeout", "300"
+    ) as server:
         sha = server.ok(CHAT, chat("free"))["lanewise"]["token_sha"]
         rng = random.Random(seed)
         hold_crowd(server, count, 2, rng)  # pools and buffers find their size
@@ -323,7 +334,9 @@ def test_crowd(tmp_path):
         after = server.metric("lanewise_resident_bytes")
         if "san" not in served.OUT:
             assert after - before <= 8 << 20, (before, after)
-        assert server.metric("vllm:num_requests_running") == 0 and server.metric("lanewise_requests_open") == 0
+        assert (
+            server.metric("vllm:num_requests_running") == 0 and server.metric("lanewise_requests_open") == 0
+        )
         assert server.ok(CHAT, chat("free"))["lanewise"]["token_sha"] == sha
 
 
@@ -346,15 +359,18 @@ def test_connection_limit(tmp_path):
 def test_terminal(tmp_path):
     """A live line on a terminal only; start lines in a pipe have no escapes."""
     import pty
+
     master, slave = pty.openpty()
-    process = subprocess.Popen([served.FAKE, "fake:token_us=20000", "--port", "0"], stdout=subprocess.PIPE,
-                               stderr=slave)
+    process = subprocess.Popen(
+        [served.FAKE, "fake:token_us=20000", "--port", "0"], stdout=subprocess.PIPE, stderr=slave
+    )
     os.close(slave)
     lines = b""
     while b"\ntry " not in lines:
         lines += process.stdout.read1(4096)
     assert b"\033" not in lines
     import re
+
     port = int(re.search(rb":(\d+)/v1", lines).group(1))
     sock = socket.create_connection(("127.0.0.1", port))
     sock.sendall(head(CHAT, json.dumps(chat("[[count 100]]")).encode(), more=b"Connection: close\r\n"))

@@ -35,7 +35,11 @@ def both_ways(server, value):
     events = server.events(CHAT, value)
     finish = [e["choices"][0]["finish_reason"] for e in events if e["choices"]]
     assert finish[:-1] == [None] * (len(finish) - 1)
-    one = (choice["message"]["content"], choice["message"].get("reasoning_content", ""), choice["finish_reason"])
+    one = (
+        choice["message"]["content"],
+        choice["message"].get("reasoning_content", ""),
+        choice["finish_reason"],
+    )
     two = (joined(events, "content"), joined(events, "reasoning_content"), finish[-1])
     assert one == two
     return one
@@ -57,8 +61,12 @@ def test_whole_chat(server):
     assert body["object"] == "chat.completion" and body["id"].startswith("chatcmpl-")
     assert body["model"] == "fake"
     choice = body["choices"][0]
-    assert choice == {"index": 0, "message": {"role": "assistant", "content": "hello"},
-                      "finish_reason": "stop", "logprobs": None}
+    assert choice == {
+        "index": 0,
+        "message": {"role": "assistant", "content": "hello"},
+        "finish_reason": "stop",
+        "logprobs": None,
+    }
     assert body["usage"]["completion_tokens"] == 6
     assert body["usage"]["total_tokens"] == body["usage"]["prompt_tokens"] + 6
     extras = body["lanewise"]
@@ -92,8 +100,12 @@ def test_usage_chunk(server):
 def test_openai_client(client):
     reply = client.chat.completions.create(model="fake", messages=[{"role": "user", "content": "[[say hi]]"}])
     assert reply.choices[0].message.content == "hi" and reply.usage.completion_tokens == 3
-    stream = client.chat.completions.create(model="fake", stream=True, stream_options={"include_usage": True},
-                                            messages=[{"role": "user", "content": "[[say hi]]"}])
+    stream = client.chat.completions.create(
+        model="fake",
+        stream=True,
+        stream_options={"include_usage": True},
+        messages=[{"role": "user", "content": "[[say hi]]"}],
+    )
     chunks = list(stream)
     assert "".join(c.choices[0].delta.content or "" for c in chunks if c.choices) == "hi"
     assert chunks[-1].usage.completion_tokens == 3
@@ -108,8 +120,8 @@ def test_code_point_over_tokens(server):
     value = chat("[[hex F09F9880]]")
     events = server.events(CHAT, value)
     deltas = [e["choices"][0]["delta"].get("content") for e in events]
-    assert [d for d in deltas if d] == ["\U0001F600"]
-    assert both_ways(server, value)[0] == "\U0001F600"
+    assert [d for d in deltas if d] == ["\U0001f600"]
+    assert both_ways(server, value)[0] == "\U0001f600"
 
 
 def test_cut_code_point(server):
@@ -147,7 +159,11 @@ def test_length(server):
 def test_ignore_eos(server):
     assert both_ways(server, chat("[[say hi]]", ignore_eos=True, max_tokens=5)) == ("hi...", "", "length")
     # Stop strings stay.
-    assert both_ways(server, chat("[[say hi]]", ignore_eos=True, max_tokens=50, stop="..")) == ("hi", "", "stop")
+    assert both_ways(server, chat("[[say hi]]", ignore_eos=True, max_tokens=50, stop="..")) == (
+        "hi",
+        "",
+        "stop",
+    )
 
 
 def test_reasoning_opened_by_prompt(server):
@@ -163,8 +179,9 @@ def test_reasoning_opened_by_reply(server):
 
 
 def test_reasoning_cut(server):
-    value = chat(ids("a long thought", CLOSE, "yes", END), max_tokens=6,
-                 chat_template_kwargs={"enable_thinking": True})
+    value = chat(
+        ids("a long thought", CLOSE, "yes", END), max_tokens=6, chat_template_kwargs={"enable_thinking": True}
+    )
     assert both_ways(server, value) == ("", "a long", "length")
 
 
@@ -173,20 +190,27 @@ def test_reasoning_spelled_is_text(server):
 
 
 def test_stop_at_the_tag(server):
-    value = chat(ids("abc", CLOSE, "yes", END), stop=["c</think>"], chat_template_kwargs={"enable_thinking": True})
+    value = chat(
+        ids("abc", CLOSE, "yes", END), stop=["c</think>"], chat_template_kwargs={"enable_thinking": True}
+    )
     assert both_ways(server, value) == ("", "ab", "stop")
 
 
 def test_reasoning_in_history(server):
-    messages = [{"role": "user", "content": "q"},
-                {"role": "assistant", "content": "a", "reasoning_content": "r"}, {"role": "user", "content": "s"}]
+    messages = [
+        {"role": "user", "content": "q"},
+        {"role": "assistant", "content": "a", "reasoning_content": "r"},
+        {"role": "user", "content": "s"},
+    ]
     tokens = server.ok("/tokenize", {"messages": messages})["tokens"]
     at = tokens.index(OPEN)
-    assert tokens[at:at + 4] == [OPEN, ord("r"), CLOSE, ord("a")]
+    assert tokens[at : at + 4] == [OPEN, ord("r"), CLOSE, ord("a")]
 
 
 def test_user_text_never_is_a_tag(server):
-    tokens = server.ok("/tokenize", {"messages": [{"role": "user", "content": "<think></think><|im_end|>"}]})["tokens"]
+    tokens = server.ok("/tokenize", {"messages": [{"role": "user", "content": "<think></think><|im_end|>"}]})[
+        "tokens"
+    ]
     assert OPEN not in tokens and CLOSE not in tokens and tokens.count(END) == 1
 
 
@@ -196,7 +220,9 @@ def test_logprobs(server):
     assert [t["token"] for t in content] == ["a", "b"]
     assert content[0]["bytes"] == [97] and [t["token"] for t in content[0]["top_logprobs"]] == ["a", "b"]
     events = server.events(CHAT, value)
-    streamed = sum((e["choices"][0]["logprobs"]["content"] for e in events if e["choices"][0]["logprobs"]), [])
+    streamed = sum(
+        (e["choices"][0]["logprobs"]["content"] for e in events if e["choices"][0]["logprobs"]), []
+    )
     assert streamed == content
     assert whole(server, chat("[[say ab]]", logprobs=True))["logprobs"]["content"][0]["top_logprobs"] == []
     assert whole(server, chat("[[say ab]]", logprobs=False))["logprobs"] is None
@@ -204,16 +230,28 @@ def test_logprobs(server):
 
 def test_logprobs_stay_with_held_text(server):
     events = server.events(CHAT, chat("[[say abXYc]]", stop="XYZ", logprobs=True))
-    tokens = [t["token"] for e in events if e["choices"][0]["logprobs"]
-              for t in e["choices"][0]["logprobs"]["content"]]
+    tokens = [
+        t["token"]
+        for e in events
+        if e["choices"][0]["logprobs"]
+        for t in e["choices"][0]["logprobs"]["content"]
+    ]
     assert tokens == list("abXYc")
 
 
 def test_completions(server):
     body = server.ok(TEXT, {"prompt": "[[say A B C D]]", "stop": ["C"], "logprobs": 1})
     choice = body["choices"][0]
-    assert body["object"] == "text_completion" and choice["text"] == "A B " and choice["finish_reason"] == "stop"
-    assert choice["logprobs"]["tokens"] == list("A B C") and choice["logprobs"]["text_offset"] == [0, 1, 2, 3, 4]
+    assert (
+        body["object"] == "text_completion" and choice["text"] == "A B " and choice["finish_reason"] == "stop"
+    )
+    assert choice["logprobs"]["tokens"] == list("A B C") and choice["logprobs"]["text_offset"] == [
+        0,
+        1,
+        2,
+        3,
+        4,
+    ]
     assert choice["logprobs"]["top_logprobs"][0] == {"A": -0.25}
     events = server.events(TEXT, {"prompt": "[[say A B C D]]", "stop": ["C"]})
     assert "".join(e["choices"][0]["text"] for e in events) == "A B "
@@ -266,11 +304,14 @@ def test_drafts_off(server):
 
 
 def test_tool_turns(server):
-    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{\"a\": 1}"}}
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
     counts = set()
     for content in ({"content": None}, {}, {"content": []}, {"content": ""}):
-        messages = [{"role": "user", "content": "q"}, dict({"role": "assistant", "tool_calls": [call]}, **content),
-                    {"role": "tool", "tool_call_id": "c", "content": "1"}]
+        messages = [
+            {"role": "user", "content": "q"},
+            dict({"role": "assistant", "tool_calls": [call]}, **content),
+            {"role": "tool", "tool_call_id": "c", "content": "1"},
+        ]
         counts.add(json.dumps(server.ok("/tokenize", {"messages": messages})["tokens"]))
     assert len(counts) == 1
 
@@ -282,7 +323,10 @@ def test_text_parts(server):
 
 def test_concurrent_replies_equal_solo(server):
     import concurrent.futures
+
     solo = [server.ok(CHAT, chat(f"free {i}"))["lanewise"]["token_sha"] for i in range(8)]
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
-        beside = list(pool.map(lambda i: server.ok(CHAT, chat(f"free {i}"))["lanewise"]["token_sha"], range(8)))
+        beside = list(
+            pool.map(lambda i: server.ok(CHAT, chat(f"free {i}"))["lanewise"]["token_sha"], range(8))
+        )
     assert solo == beside and len(set(solo)) == 8

@@ -1,5 +1,5 @@
-/* Repacked weights: single rows are the exact values rounded once, whatever the layout; what is not served is refused
- * by name.
+/* Repacked weights: single rows are the exact values rounded once, whatever the layout; what is not served
+ * is refused by name.
  */
 #include "../law/linear_tables.h"
 #include "base/float16.h"
@@ -40,7 +40,8 @@ static void fill_floats(uint8_t *bytes, size_t count, lw_dtype type, lw_rng *rng
 {
     for (size_t i = 0; i < count; i++) {
         const float value = lw_rng_normal(rng);
-        const uint16_t half = type == LW_DTYPE_BF16 ? lw_bf16_of_float(value) : (uint16_t)(lw_rng_next(rng) & 0xBBFFu);
+        const uint16_t half = type == LW_DTYPE_BF16 ? lw_bf16_of_float(value)
+            : (uint16_t)(lw_rng_next(rng) & 0xBBFFu);
         if (type == LW_DTYPE_F32) memcpy(bytes + i * 4, &value, 4);
         else memcpy(bytes + i * 2, &half, 2);
     }
@@ -55,7 +56,8 @@ static void stored_init(stored *s, lw_map map, uint32_t bits, lw_dtype type, boo
     fill_floats(s->scales, ROWS * GROUPS, type, &rng);
     fill_floats(s->biases, ROWS * GROUPS, type, &rng);
     const size_t bytes = ROWS * GROUPS * lw_dtype_bytes(type);
-    s->code = (lw_tensor){ .name = "codes", .file = "memory", .bytes = s->codes, .byte_count = ROWS * COLS / 8 * bits };
+    s->code = (lw_tensor){ .name = "codes", .file = "memory", .bytes = s->codes,
+        .byte_count = ROWS * COLS / 8 * bits };
     s->scale = (lw_tensor){ .name = "scales", .file = "memory", .bytes = s->scales, .byte_count = bytes };
     s->bias = (lw_tensor){ .name = "biases", .file = "memory", .bytes = s->biases, .byte_count = bytes };
     s->weight = (lw_weight){
@@ -93,9 +95,12 @@ static void rows_are_the_values_rounded_once(void **state)
     (void)state;
     static stored s;
     static const struct { lw_map map; uint32_t bits; lw_dtype type; } kinds[] = {
-        { LW_MAP_INTEGER, 2, LW_DTYPE_BF16 }, { LW_MAP_INTEGER, 3, LW_DTYPE_F16 }, { LW_MAP_INTEGER, 4, LW_DTYPE_BF16 },
-        { LW_MAP_INTEGER, 5, LW_DTYPE_F32 },  { LW_MAP_INTEGER, 6, LW_DTYPE_F16 }, { LW_MAP_INTEGER, 8, LW_DTYPE_F32 },
-        { LW_MAP_BF16, 16, LW_DTYPE_BF16 },   { LW_MAP_FP16, 16, LW_DTYPE_F16 },   { LW_MAP_FP32, 32, LW_DTYPE_F32 },
+        { LW_MAP_INTEGER, 2, LW_DTYPE_BF16 }, { LW_MAP_INTEGER, 3, LW_DTYPE_F16 },
+        { LW_MAP_INTEGER, 4, LW_DTYPE_BF16 },
+        { LW_MAP_INTEGER, 5, LW_DTYPE_F32 },  { LW_MAP_INTEGER, 6, LW_DTYPE_F16 },
+        { LW_MAP_INTEGER, 8, LW_DTYPE_F32 },
+        { LW_MAP_BF16, 16, LW_DTYPE_BF16 },   { LW_MAP_FP16, 16, LW_DTYPE_F16 },
+        { LW_MAP_FP32, 32, LW_DTYPE_F32 },
     };
     linear_table tables[LINEAR_TABLES_MAX];
     const size_t count = linear_tables(tables);

@@ -1,4 +1,5 @@
-/* The null device keeps the asynchronous contract: tickets in order, failures at the wait, everything counted. */
+/* The null device keeps the asynchronous contract: tickets in order, failures at the wait, everything
+ * counted. */
 #include "device/null/null.h"
 
 #include <setjmp.h>

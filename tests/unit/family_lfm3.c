@@ -77,7 +77,8 @@ static void a_reply_runs_on_the_null_device(void **state)
     lw_generate_options generate = { .tokens_max = 300 };
     lw_generate_result result;
     if (lw_generate(stream, prompt, 40, &generate, reply, &result, &d) != LW_OK) fail_msg("%s", d.text);
-    /* Greedy over zeros draws id 0; the reply ends with the context: its last token needs no row of its own. */
+    /* Greedy over zeros draws id 0; the reply ends with the context: its last token needs no row of its own.
+     */
     assert_int_equal(result.tokens, 300 - 40 + 1);
     assert_int_equal(result.finish, LW_FINISH_LENGTH);
     assert_int_equal(result.prompt_rows, 40);
@@ -102,8 +103,9 @@ static void options_that_cannot_be_are_refused(void **state)
     assert_int_equal(lw_engine_open(checkpoint, &(lw_engine_options){ .device = "abacus" }, &engine, &d),
                      LW_BAD_INPUT);
     assert_non_null(strstr(d.text, "abacus"));
-    assert_int_equal(lw_engine_open(checkpoint, &(lw_engine_options){ .device = "null", .context = 9000 }, &engine, &d),
-                     LW_BAD_INPUT);
+    assert_int_equal(
+        lw_engine_open(checkpoint, &(lw_engine_options){ .device = "null", .context = 9000 }, &engine, &d),
+        LW_BAD_INPUT);
     assert_non_null(strstr(d.text, "8192"));
     assert_null(engine);
     lw_checkpoint_close(checkpoint);

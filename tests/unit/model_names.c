@@ -61,7 +61,8 @@ static void add_quantised(build *b, const char *module, const char *words, size_
 
 static lw_status start(build *b)
 {
-    strcat(b->header, "}");
+    const size_t end = strlen(b->header);
+    snprintf(b->header + end, sizeof b->header - end, "}");
     safetensors_write(&b->f, "model.safetensors", b->header, b->data_bytes);
     if (lw_checkpoint_open(b->f.path, &b->c, &b->d) != LW_OK) fail_msg("%s", b->d.text);
     return lw_names_make(b->c, &options, &b->names, &b->d);
@@ -129,7 +130,7 @@ static void quantised_modules_become_descriptors(void **state)
         lw_weight_format(&w, text);
         assert_string_equal(text, formats[i]);
     }
-    assert_true(lw_names_stack(b->names, &w, 3, 2, 64, "f"));
+    assert_true(lw_names_stack(b->names, &w, (const uint32_t[]){ 3, 2, 64 }, "f"));
     assert_int_equal(w.stack_count, 3);
     assert_int_equal(w.rows, 2);
     assert_true(w.has_bias && w.scales != NULL && w.biases != NULL && w.scale_type == LW_DTYPE_BF16);
@@ -274,7 +275,7 @@ static void everything_missing_comes_in_one_error(void **state)
     assert_false(lw_names_matrix(b->names, &w, 8, 2, "wide"));
     assert_false(lw_names_matrix(b->names, &w, 0, 8, "wide"));
     assert_false(lw_names_matrix_any_rows(b->names, &w, 0, "wide"));
-    assert_false(lw_names_stack(b->names, &w, 0, 2, 8, "wide"));
+    assert_false(lw_names_stack(b->names, &w, (const uint32_t[]){ 0, 2, 8 }, "wide"));
     assert_false(lw_names_dense(b->names, &w, 0, 8, "norm.weight"));
     for (int i = 0; i < 20; i++)
         assert_false(lw_names_matrix(b->names, &w, 2, 4, "layers.%d.self_attn.out_proj", i));

@@ -21,7 +21,8 @@ typedef struct made {
 } made;
 
 #define MADE_SPLIT(pattern, behavior) \
-    "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"" pattern "\"},\"behavior\":\"" behavior "\",\"invert\":false}"
+    "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"" pattern "\"},\"behavior\":\"" behavior \
+    "\",\"invert\":false}"
 #define MADE_BYTES "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":false}"
 #define MADE_STEPS(steps) "{\"type\":\"Sequence\",\"pretokenizers\":[" steps "," MADE_BYTES "]}"
 
@@ -36,7 +37,8 @@ static inline void made_vocab(const made *m, lw_buf *json)
         char text[4];
         const int count = (int)lw__byte_char((uint8_t)byte, text);
         const char *escape = byte == '"' || byte == '\\' ? "\\" : "";
-        if (lw_buf_printf(json, "%s\"%s%.*s\":%u", byte == 0 ? "" : ",", escape, count, text, byte) != LW_OK) return;
+        if (lw_buf_printf(json, "%s\"%s%.*s\":%u", byte == 0 ? "" : ",", escape, count, text, byte) != LW_OK)
+            return;
     }
     if (lw_buf_append_text(json, made_or(m->vocab, "")) != LW_OK) lw_buf_clear(json);
 }
@@ -45,12 +47,14 @@ static inline void made_vocab(const made *m, lw_buf *json)
 static inline void made_json(const made *m, lw_buf *json)
 {
     lw_buf_init(json, 0);
-    lw_status status = lw_buf_printf(json, "{\"added_tokens\":[%s],\"normalizer\":%s,\"pre_tokenizer\":%s,"
-                                     "\"post_processor\":%s,\"decoder\":%s,\"model\":{\"type\":\"%s\",\"merges\":[%s]%s,"
-                                     "\"vocab\":{", made_or(m->added, ""), made_or(m->normalizer, "null"),
-                                     made_or(m->pre_tokenizer, MADE_BYTES), made_or(m->post_processor, "null"),
-                                     made_or(m->decoder, "{\"type\":\"ByteLevel\"}"), made_or(m->model_type, "BPE"),
-                                     made_or(m->merges, ""), made_or(m->model, ""));
+    lw_status status = lw_buf_printf(
+        json,
+        "{\"added_tokens\":[%s],\"normalizer\":%s,\"pre_tokenizer\":%s,"
+        "\"post_processor\":%s,\"decoder\":%s,\"model\":{\"type\":\"%s\",\"merges\":[%s]%s,"
+        "\"vocab\":{",
+        made_or(m->added, ""), made_or(m->normalizer, "null"), made_or(m->pre_tokenizer, MADE_BYTES),
+        made_or(m->post_processor, "null"), made_or(m->decoder, "{\"type\":\"ByteLevel\"}"),
+        made_or(m->model_type, "BPE"), made_or(m->merges, ""), made_or(m->model, ""));
     if (status == LW_OK) made_vocab(m, json);
     if (status == LW_OK) status = lw_buf_append_text(json, "}}}");
     LW_ASSERT(status == LW_OK);
@@ -73,7 +77,8 @@ typedef struct made_text {
     bool post_process;
 } made_text;
 
-static inline lw_status made_encode(const lw_tokenizer *tokenizer, const made_text *t, lw_ids *out, lw_diag *d)
+static inline lw_status made_encode(const lw_tokenizer *tokenizer, const made_text *t, lw_ids *out,
+                                    lw_diag *d)
 {
     uint8_t origins[256] = { 0 };
     const size_t count = strlen(t->text);

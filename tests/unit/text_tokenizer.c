@@ -1,4 +1,5 @@
-/* Encoding with small made files: merges, added tokens and their flags, who may match a special token, limits. */
+/* Encoding with small made files: merges, added tokens and their flags, who may match a special token,
+ * limits. */
 #include "text_made.h"
 
 #include <setjmp.h>
@@ -33,7 +34,8 @@ static void merges_go_by_rank_then_left(void **state)
 {
     (void)state;
     const made file = {
-        .vocab = ",\"ab\":256,\"bc\":257,\"aa\":258,\"abbc\":259", .merges = "[\"a\",\"b\"],\"b c\",\"a a\",\"ab bc\"",
+        .vocab = ",\"ab\":256,\"bc\":257,\"aa\":258,\"abbc\":259",
+        .merges = "[\"a\",\"b\"],\"b c\",\"a a\",\"ab bc\"",
     };
     const encode_case cases[] = {
         { { .text = "" }, "" },
@@ -49,7 +51,9 @@ static void merges_go_by_rank_then_left(void **state)
 static void ignore_merges_keeps_whole_words(void **state)
 {
     (void)state;
-    made file = { .vocab = ",\"ab\":256,\"abc\":257,\"\u0120a\":258", .merges = "\"a b\"", .model = ",\"ignore_merges\":true" };
+    made file = { .vocab = ",\"ab\":256,\"abc\":257,\"\u0120a\":258",
+                  .merges = "\"a b\"",
+                  .model = ",\"ignore_merges\":true" };
     file.pre_tokenizer = "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":true}";
     const encode_case whole[] = { { { .text = "abc" }, "[257]" }, { { .text = "abcd a" }, "[256]cd[258]" } };
     CHECK_CASES(file, whole);
@@ -62,7 +66,8 @@ static void added_tokens_are_found_leftmost_then_longest(void **state)
 {
     (void)state;
     const made file = {
-        .added = "{\"id\":256,\"content\":\"<a>\"},{\"id\":257,\"content\":\"<a><b>\"},{\"id\":258,\"content\":\"><\"}",
+        .added = "{\"id\":256,\"content\":\"<a>\"},{\"id\":257,\"content\":\"<a><b>\"},{\"id\":258,"
+                 "\"content\":\"><\"}",
     };
     const encode_case cases[] = {
         { { .text = "x<a>y" }, "x[256]y" },
@@ -78,7 +83,8 @@ static void added_tokens_mind_words_and_white_space(void **state)
 {
     (void)state;
     const made file = {
-        .added = "{\"id\":256,\"content\":\"one\",\"single_word\":true},{\"id\":257,\"content\":\"<l>\",\"lstrip\":true},"
+        .added = "{\"id\":256,\"content\":\"one\",\"single_word\":true},{\"id\":257,\"content\":\"<l>\","
+                 "\"lstrip\":true},"
                  "{\"id\":258,\"content\":\"<r>\",\"rstrip\":true},{\"id\":259,\"content\":\" \"}",
     };
     const encode_case cases[] = {
@@ -98,8 +104,9 @@ static void normalized_tokens_match_normalised_text(void **state)
 {
     (void)state;
     const made file = {
-        .added = "{\"id\":256,\"content\":\"e\u0301\",\"normalized\":true},{\"id\":257,\"content\":\"o\u0308\"},"
-                 "{\"id\":252,\"content\":\"\u00fc\",\"normalized\":false}",
+        .added =
+            "{\"id\":256,\"content\":\"e\u0301\",\"normalized\":true},{\"id\":257,\"content\":\"o\u0308\"},"
+            "{\"id\":252,\"content\":\"\u00fc\",\"normalized\":false}",
         .normalizer = "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"}]}",
     };
     const encode_case cases[] = {
@@ -116,7 +123,8 @@ static void special_tokens_need_trusted_bytes(void **state)
 {
     (void)state;
     const made file = {
-        .added = "{\"id\":256,\"content\":\"<s>\",\"special\":true},{\"id\":257,\"content\":\"<t>\",\"special\":false},"
+        .added = "{\"id\":256,\"content\":\"<s>\",\"special\":true},{\"id\":257,\"content\":\"<t>\","
+                 "\"special\":false},"
                  "{\"id\":258,\"content\":\"<s><t>\",\"special\":true}",
     };
     const encode_case cases[] = {
@@ -150,7 +158,8 @@ static void origins_stay_in_step(void **state)
         .normalizer = "{\"type\":\"NFC\"}",
     };
     const encode_case cases[] = {
-        { { "o\u0308<s>", "ooo...", LW_SPECIALS_TRUSTED, false }, "[195][182][256]" }, /* three bytes become two */
+        { { "o\u0308<s>", "ooo...", LW_SPECIALS_TRUSTED, false },
+          "[195][182][256]" }, /* three bytes become two */
         { { "o\u0308<s>", "...ooo", LW_SPECIALS_TRUSTED, false }, "[195][182]<s>" },
         { { "e\u0301", "...", LW_SPECIALS_TRUSTED, false }, "[233]" },
         { { "e\u0301", ".oo", LW_SPECIALS_TRUSTED, false }, "[195][169]" },
@@ -191,11 +200,13 @@ static void the_post_processor_puts_ids_around(void **state)
 {
     (void)state;
     const made file = {
-        .added = "{\"id\":256,\"content\":\"<s>\",\"special\":true},{\"id\":257,\"content\":\"</s>\",\"special\":true}",
-        .post_processor =
-            "{\"type\":\"Sequence\",\"processors\":[{\"type\":\"ByteLevel\"},{\"type\":\"TemplateProcessing\",\"single\":["
-            "{\"SpecialToken\":{\"id\":\"<s>\"}},{\"Sequence\":{\"id\":\"A\"}},{\"SpecialToken\":{\"id\":\"</s>\"}}],"
-            "\"special_tokens\":{\"<s>\":{\"ids\":[256]},\"</s>\":{\"ids\":[257,258]}}}]}",
+        .added = "{\"id\":256,\"content\":\"<s>\",\"special\":true},{\"id\":257,\"content\":\"</"
+                 "s>\",\"special\":true}",
+        .post_processor = "{\"type\":\"Sequence\",\"processors\":[{\"type\":\"ByteLevel\"},{\"type\":"
+                          "\"TemplateProcessing\",\"single\":["
+                          "{\"SpecialToken\":{\"id\":\"<s>\"}},{\"Sequence\":{\"id\":\"A\"}},{"
+                          "\"SpecialToken\":{\"id\":\"</s>\"}}],"
+                          "\"special_tokens\":{\"<s>\":{\"ids\":[256]},\"</s>\":{\"ids\":[257,258]}}}]}",
         .vocab = ",\"zz\":258",
     };
     const encode_case cases[] = {
@@ -210,7 +221,8 @@ static void ids_are_named(void **state)
 {
     (void)state;
     const made file = {
-        .vocab = ",\"\u0120a\":256,\"\uff5c\":258", .added = "{\"id\":260,\"content\":\"<\u00e9>\",\"special\":true}",
+        .vocab = ",\"\u0120a\":256,\"\uff5c\":258",
+        .added = "{\"id\":260,\"content\":\"<\u00e9>\",\"special\":true}",
     };
     lw_tokenizer *tokenizer;
     assert_int_equal(made_open(&file, &tokenizer, NULL), LW_OK);
@@ -218,9 +230,10 @@ static void ids_are_named(void **state)
     assert_int_equal(lw_tokenizer_find(tokenizer, "\u0120a"), 256);
     assert_int_equal(lw_tokenizer_find(tokenizer, "<\u00e9>"), 260);
     assert_int_equal(lw_tokenizer_find(tokenizer, " a"), -1);
-    const struct { int32_t id; const char *bytes; } bytes[] = {
-        { 'a', "a" }, { 200, "\xC8" }, { 256, " a" }, { 257, "" }, { 258, "\uff5c" }, { 260, "<\u00e9>" }, { 261, "" },
-        { -1, "" }, { INT32_MIN, "" },
+    const struct { int32_t id; const char *bytes;
+    } bytes[] = {
+        { 'a', "a" },        { 200, "\xC8" }, { 256, " a" }, { 257, "" },       { 258, "\uff5c" },
+        { 260, "<\u00e9>" }, { 261, "" },     { -1, "" },    { INT32_MIN, "" },
     };
     for (size_t i = 0; i < sizeof bytes / sizeof bytes[0]; i++) {
         const lw_text text = lw_tokenizer_bytes(tokenizer, bytes[i].id);
@@ -252,7 +265,8 @@ static void a_failed_encoding_leaves_ids_alone(void **state)
 }
 
 /* Encodes count times "a" as one word. */
-static lw_status encode_long(const lw_tokenizer *tokenizer, lw_token_scratch *scratch, size_t count, lw_diag *d)
+static lw_status encode_long(const lw_tokenizer *tokenizer, lw_token_scratch *scratch, size_t count,
+                             lw_diag *d)
 {
     char *bytes = malloc(count);
     assert_non_null(bytes);

@@ -44,8 +44,10 @@ static const refusal refusals[] = {
     { { ADDED("{\"id\":256,\"content\":\"a\"}") }, LW_BAD_MODEL, "'a'" },
     { { ADDED("{\"id\":256,\"content\":\"x1\"},{\"id\":256,\"content\":\"x1\"}") }, LW_BAD_MODEL, "twice" },
     { { .normalizer = "{\"type\":\"NFKC\"}" }, LW_UNSUPPORTED, "NFKC" },
-    { { .normalizer = "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{\"type\":\"Lowercase\"}]}" },
-      LW_UNSUPPORTED, "Lowercase" },
+    { { .normalizer =
+            "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{\"type\":\"Lowercase\"}]}" },
+      LW_UNSUPPORTED,
+      "Lowercase" },
     { { .normalizer = "{\"type\":\"Sequence\"}" }, LW_BAD_MODEL, "normalizers" },
     { { .normalizer = "3" }, LW_UNSUPPORTED, "normalizer" },
     { { STEP("null") }, LW_UNSUPPORTED, "pre_tokenizer" },
@@ -53,19 +55,24 @@ static const refusal refusals[] = {
     { { STEP("{\"type\":\"Sequence\",\"pretokenizers\":[]}") }, LW_UNSUPPORTED, "ByteLevel" },
     { { STEP(MADE_SPLIT("a", "Isolated")) }, LW_UNSUPPORTED, "ByteLevel" },
     { { STEP("{\"type\":\"Sequence\",\"pretokenizers\":[" MADE_BYTES "," MADE_SPLIT("a", "Isolated") "]}") },
-      LW_UNSUPPORTED, "Split" },
+      LW_UNSUPPORTED,
+      "Split" },
     { { STEP("{\"type\":\"ByteLevel\",\"add_prefix_space\":true}") }, LW_UNSUPPORTED, "add_prefix_space" },
     { { STEP(MADE_STEPS(MADE_SPLIT("a", "Sideways"))) }, LW_UNSUPPORTED, "Sideways" },
     { { STEP(MADE_STEPS(MADE_SPLIT("", "Isolated"))) }, LW_UNSUPPORTED, "empty pattern" },
     { { STEP(MADE_STEPS(MADE_SPLIT("(a", "Isolated"))) }, LW_UNSUPPORTED, "'(a'" },
     { { STEP(MADE_STEPS(MADE_SPLIT("\\\\p{Nonesuch}", "Isolated"))) }, LW_UNSUPPORTED, "Nonesuch" },
-    { { STEP(MADE_STEPS("{\"type\":\"Split\",\"pattern\":{},\"behavior\":\"Isolated\"}")) }, LW_BAD_MODEL, "Split" },
+    { { STEP(MADE_STEPS("{\"type\":\"Split\",\"pattern\":{},\"behavior\":\"Isolated\"}")) },
+      LW_BAD_MODEL,
+      "Split" },
     { { .post_processor = "{\"type\":\"BertProcessing\"}" }, LW_UNSUPPORTED, "BertProcessing" },
     { { TEMPLATE("", "") }, LW_UNSUPPORTED, "Sequence A" },
     { { TEMPLATE(A "," A, "") }, LW_UNSUPPORTED, "Sequence A" },
     { { TEMPLATE("{\"Sequence\":{\"id\":\"B\"}}", "") }, LW_BAD_MODEL, "Sequence A" },
     { { TEMPLATE("{\"SpecialToken\":{\"id\":\"<s>\"}}," A, "") }, LW_BAD_MODEL, "<s>" },
-    { { TEMPLATE("{\"SpecialToken\":{\"id\":\"<s>\"}}," A, "\"<s>\":{\"ids\":[256]}") }, LW_BAD_MODEL, "<s>" },
+    { { TEMPLATE("{\"SpecialToken\":{\"id\":\"<s>\"}}," A, "\"<s>\":{\"ids\":[256]}") },
+      LW_BAD_MODEL,
+      "<s>" },
     { { .decoder = "null" }, LW_UNSUPPORTED, "decoder 'null'" },
     { { .decoder = "{\"type\":\"ByteFallback\"}" }, LW_UNSUPPORTED, "ByteFallback" },
 };
@@ -89,7 +96,8 @@ static void each_refused_form_is_named(void **state)
 static const made accepted[] = {
     { .vocab = NULL },
     { .vocab = ",\"ab\":2097151" },
-    { .model = ",\"dropout\":null,\"unk_token\":\"a\",\"fuse_unk\":false,\"end_of_word_suffix\":\"\",\"byte_fallback\":false" },
+    { .model = ",\"dropout\":null,\"unk_token\":\"a\",\"fuse_unk\":false,\"end_of_word_suffix\":\"\",\"byte_"
+               "fallback\":false" },
     { .model = ",\"dropout\":0.0" },
     { .normalizer = "{\"type\":\"Sequence\",\"normalizers\":[]}" },
     { .post_processor = "{\"type\":\"Sequence\",\"processors\":[]}" },
@@ -113,8 +121,16 @@ static void plain_forms_are_taken(void **state)
 static void a_file_that_is_no_object_is_bad(void **state)
 {
     (void)state;
-    const char *const files[] = { "", "{", "[]", "{}", "null", "{\"model\":3}", "\xff", "{\"model\":{\"type\":\"BPE\"}}",
-                                  "{\"model\":{\"type\":\"BPE\",\"vocab\":{}}}", "{\"added_tokens\":3,\"model\":{}}" };
+    const char *const files[] = { "",
+                                  "{",
+                                  "[]",
+                                  "{}",
+                                  "null",
+                                  "{\"model\":3}",
+                                  "\xff",
+                                  "{\"model\":{\"type\":\"BPE\"}}",
+                                  "{\"model\":{\"type\":\"BPE\",\"vocab\":{}}}",
+                                  "{\"added_tokens\":3,\"model\":{}}" };
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
         lw_tokenizer *tokenizer;
         lw_diag d = { .text = "" };
@@ -158,15 +174,18 @@ static void limits_are_met_exactly(void **state)
     const char *const added = "{\"id\":256,\"content\":\"", *const added_end = "\"}";
     assert_int_equal(open_repeated(added, "x", LW_LIMIT_ADDED_BYTES, added_end, set_added), LW_OK);
     assert_int_equal(open_repeated(added, "x", LW_LIMIT_ADDED_BYTES + 1, added_end, set_added), LW_NO_ROOM);
-    const char *const steps = "{\"type\":\"Sequence\",\"pretokenizers\":[", *const steps_end = MADE_BYTES "]}";
+    const char *const steps = "{\"type\":\"Sequence\",\"pretokenizers\":[", *const steps_end =
+                                                                                MADE_BYTES "]}";
     const char *const step = MADE_SPLIT("a", "Isolated") ",";
     assert_int_equal(open_repeated(steps, step, LW_LIMIT_SPLIT_STEPS, steps_end, set_steps), LW_OK);
     assert_int_equal(open_repeated(steps, step, LW_LIMIT_SPLIT_STEPS + 1, steps_end, set_steps), LW_NO_ROOM);
-    const char *const post = "{\"type\":\"TemplateProcessing\",\"special_tokens\":{\"s\":{\"ids\":[97]}},\"single\":[";
+    const char *const post =
+        "{\"type\":\"TemplateProcessing\",\"special_tokens\":{\"s\":{\"ids\":[97]}},\"single\":[";
     const char *const special = "{\"SpecialToken\":{\"id\":\"s\"}},";
     assert_int_equal(open_repeated(post, special, LW_LIMIT_AROUND_IDS, A "]}", set_post), LW_OK);
     assert_int_equal(open_repeated(post, special, LW_LIMIT_AROUND_IDS + 1, A "]}", set_post), LW_NO_ROOM);
-    const char *const split = "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"Regex\":\"";
+    const char *const split =
+        "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"Regex\":\"";
     const char *const split_end = "\"},\"behavior\":\"Isolated\"}," MADE_BYTES "]}";
     assert_int_equal(open_repeated(split, "ab|c", 1000, split_end, set_steps), LW_OK);
     assert_int_equal(open_repeated(split, "a", LW_LIMIT_PATTERN_BYTES + 1, split_end, set_steps), LW_NO_ROOM);

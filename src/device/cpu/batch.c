@@ -1,11 +1,12 @@
-/* What a forward needs to know of its batch before the first op: where each row's history lies, which rows are wanted,
- * and the sines of their positions.
+/* What a forward needs to know of its batch before the first op: where each row's history lies, which rows
+ * are wanted, and the sines of their positions.
  */
 #include "device/cpu/exec.h"
 
 #include <math.h>
 
-/* A row is a chain row when it and all of its open ancestors stand at slot == position: no lineage is needed. */
+/* A row is a chain row when it and all of its open ancestors stand at slot == position: no lineage is needed.
+ */
 static bool row_is_chain(const lw_exec *exec, const lw_row *row)
 {
     const bool parent_is_chain = row->parent < 0 || exec->is_chain[row->parent];
@@ -42,7 +43,8 @@ static lw_status place_rows(lw_exec *exec, const lw_batch *batch, lw_diag *d)
         if (!exec->is_chain[r]) {
             slots = lineage_of(exec, batch, r, &lineage_used);
             if (slots == NULL) {
-                return lw_fail(d, LW_NO_ROOM, "the batch's tree windows name more than %d slots", LW_CPU_LINEAGE_MAX);
+                return lw_fail(d, LW_NO_ROOM, "the batch's tree windows name more than %d slots",
+                               LW_CPU_LINEAGE_MAX);
             }
         }
         for (uint32_t g = 0; g < exec->plan->reach_count; g++) {

@@ -1,5 +1,5 @@
-/* The cpu device: opening it, compiling a plan for it, and the contract's table. Weights are repacked one by one and
- * their source pages released as it goes; a forward finishes inside submit.
+/* The cpu device: opening it, compiling a plan for it, and the contract's table. Weights are repacked one by
+ * one and their source pages released as it goes; a forward finishes inside submit.
  */
 #include "device/cpu/cpu.h"
 #include "device/cpu/exec.h"
@@ -93,7 +93,8 @@ static lw_status cpu_open(const lw_device_options *options, lw_device **out, lw_
 static void cpu_describe(const lw_device *device, char *text, size_t text_bytes)
 {
     const unsigned threads = lw_pool_threads(device->pool);
-    snprintf(text, text_bytes, "cpu (%s, %u thread%s)", device->kernels->isa, threads, threads == 1 ? "" : "s");
+    snprintf(text, text_bytes, "cpu (%s, %u thread%s)", device->kernels->isa, threads,
+             threads == 1 ? "" : "s");
 }
 
 static size_t state_page_bytes(const lw_state *state)
@@ -198,7 +199,8 @@ static void last_uses(const lw_plan *plan, uint32_t *last)
         }
         if (op->out.index != LW_NONE) last[op->out.index] = i;
     }
-    for (uint32_t i = 0; i < plan->entry_count; i++) last[plan->values[plan->entries[i].logits.index].base] = UINT32_MAX;
+    for (uint32_t i = 0; i < plan->entry_count; i++)
+        last[plan->values[plan->entries[i].logits.index].base] = UINT32_MAX;
 }
 
 /* A stretch of activation memory that values share one after the other. */
@@ -227,7 +229,8 @@ static lw_status activations_make(lw_exec *exec, lw_diag *d)
     uint32_t *last = lw_arena_take_array(&exec->arena, plan->value_count, sizeof *last);
     size_t *offsets = lw_arena_take_array(&exec->arena, plan->value_count, sizeof *offsets);
     stretch *all = lw_arena_take_array(&exec->arena, plan->value_count, sizeof *all);
-    if (last == NULL || offsets == NULL || all == NULL) return lw_fail(d, LW_NO_ROOM, "no memory for the plan's values");
+    if (last == NULL || offsets == NULL || all == NULL)
+        return lw_fail(d, LW_NO_ROOM, "no memory for the plan's values");
     last_uses(plan, last);
     uint32_t count = 0, widest = 0;
     size_t end = 0;
@@ -243,11 +246,13 @@ static lw_status activations_make(lw_exec *exec, lw_diag *d)
     exec->activations = lw__cpu_map(end);
     exec->trace_row = lw_arena_take_array(&exec->arena, widest, sizeof *exec->trace_row);
     if (exec->activations == NULL || exec->trace_row == NULL) {
-        return lw_fail(d, LW_NO_ROOM, "no memory for %zu bytes of activations; a smaller --chunk needs less", end);
+        return lw_fail(d, LW_NO_ROOM, "no memory for %zu bytes of activations; a smaller --chunk needs less",
+                       end);
     }
     for (uint32_t i = 0; i < plan->value_count; i++) {
         const uint32_t base = plan->values[i].base;
-        exec->buffers[i] = (lw_cpu_buffer){ exec->activations + offsets[base], value_stride(&plan->values[base]) };
+        exec->buffers[i] =
+            (lw_cpu_buffer){ exec->activations + offsets[base], value_stride(&plan->values[base]) };
     }
     return LW_OK;
 }
@@ -264,8 +269,10 @@ static lw_status pages_make(lw_exec *exec, const lw_exec_options *options, lw_di
         const bool fits = size_mul(pages->page_bytes, exec->page_counts[state->group], &bytes);
         pages->bytes = fits ? lw__cpu_map(bytes) : NULL;
         if (pages->bytes == NULL) {
-            return lw_fail(d, LW_NO_ROOM, "no memory for %u pages of %zu bytes of state \"%s\"; a smaller --context "
-                           "needs fewer", exec->page_counts[state->group], pages->page_bytes, state->name);
+            return lw_fail(d, LW_NO_ROOM,
+                           "no memory for %u pages of %zu bytes of state \"%s\"; a smaller --context "
+                           "needs fewer",
+                           exec->page_counts[state->group], pages->page_bytes, state->name);
         }
     }
     return LW_OK;
@@ -279,8 +286,8 @@ static lw_status scratch_make(lw_exec *exec, lw_diag *d)
     for (uint32_t i = 0; i < plan->op_count; i++) {
         const lw_op *op = &plan->ops[i];
         if (op->kind == LW_OP_LINEAR) {
-            const size_t bytes = lw_cpu_prepared_bytes(exec->device->kernels, plan->weights[op->weight.index].cols,
-                                                       exec->rows_max);
+            const size_t bytes = lw_cpu_prepared_bytes(exec->device->kernels,
+                                                       plan->weights[op->weight.index].cols, exec->rows_max);
             exec->prepared_bytes = size_max(exec->prepared_bytes, bytes);
         }
         if (op->kind == LW_OP_ATTEND) {
@@ -306,8 +313,9 @@ static lw_status scratch_make(lw_exec *exec, lw_diag *d)
         exec->sines[t] = lw_arena_take_array(&exec->arena, count, sizeof(float));
         ok = ok && exec->cosines[t] != NULL && exec->sines[t] != NULL;
     }
-    return ok ? LW_OK : lw_fail(d, LW_NO_ROOM, "no memory for scratch of %u rows; a smaller --chunk needs less",
-                                exec->rows_max);
+    return ok ? LW_OK
+              : lw_fail(d, LW_NO_ROOM, "no memory for scratch of %u rows; a smaller --chunk needs less",
+                        exec->rows_max);
 }
 
 static void cpu_exec_close(lw_exec *exec)
@@ -327,8 +335,8 @@ static void cpu_exec_close(lw_exec *exec)
     free(exec);
 }
 
-static lw_status cpu_compile(lw_device *device, const lw_plan *plan, const lw_exec_options *options, lw_exec **out,
-                             lw_diag *d)
+static lw_status cpu_compile(lw_device *device, const lw_plan *plan, const lw_exec_options *options,
+                             lw_exec **out, lw_diag *d)
 {
     *out = NULL;
     LW_ASSERT(options->rows_max > 0 && options->wanted_max > 0);
@@ -362,7 +370,8 @@ static lw_status cpu_compile(lw_device *device, const lw_plan *plan, const lw_ex
 
 /* ---- forwards ---- */
 
-static lw_status cpu_submit(lw_exec *exec, uint32_t entry, const lw_batch *batch, lw_ticket *ticket, lw_diag *d)
+static lw_status cpu_submit(lw_exec *exec, uint32_t entry, const lw_batch *batch, lw_ticket *ticket,
+                            lw_diag *d)
 {
     LW_ASSERT(entry < exec->plan->entry_count);
     const lw_status status = lw__cpu_batch_begin(exec, batch, d);
@@ -396,7 +405,8 @@ static lw_status cpu_page_copy(lw_exec *exec, uint32_t group, uint32_t from, uin
     for (uint32_t i = 0; i < exec->plan->state_count; i++) {
         if (exec->plan->states[i].group != group) continue;
         const lw_cpu_pages *pages = &exec->pages[i];
-        memcpy(pages->bytes + to * pages->page_bytes, pages->bytes + from * pages->page_bytes, pages->page_bytes);
+        memcpy(pages->bytes + to * pages->page_bytes, pages->bytes + from * pages->page_bytes,
+               pages->page_bytes);
     }
     return LW_OK;
 }

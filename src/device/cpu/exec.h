@@ -1,5 +1,5 @@
-/* The cpu device's own objects: what compile makes and a forward walks over. Owned by the device's thread; the pool's
- * threads see them only inside lw_pool_run.
+/* The cpu device's own objects: what compile makes and a forward walks over. Owned by the device's thread;
+ * the pool's threads see them only inside lw_pool_run.
  */
 #ifndef LW_DEVICE_CPU_EXEC_H
 #define LW_DEVICE_CPU_EXEC_H

@@ -1,5 +1,6 @@
-/* Large aligned memory by mmap. A reservation begins at a huge page's boundary, since a kernel gives huge pages only to
- * ranges that hold whole ones. Only the whole ones are asked for: the rest of the last would be memory for nothing.
+/* Large aligned memory by mmap. A reservation begins at a huge page's boundary, since a kernel gives huge
+ * pages only to ranges that hold whole ones. Only the whole ones are asked for: the rest of the last would be
+ * memory for nothing.
  */
 #include "device/cpu/huge.h"
 
@@ -15,7 +16,8 @@ void *lw_huge_make(size_t bytes)
     if (bytes == 0 || bytes > SIZE_MAX / 2) return NULL;
     const size_t wanted = size_round_up(bytes, PAGE_BYTES);
     const size_t slack = wanted < HUGE_BYTES ? 0 : HUGE_BYTES;
-    uint8_t *const at = mmap(NULL, wanted + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    uint8_t *const at =
+        mmap(NULL, wanted + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (at == MAP_FAILED) return NULL;
     if (slack == 0) return at;
 

@@ -1,5 +1,5 @@
-/* Large aligned memory, in huge pages where the system gives them: weights are read once per round from end to end,
- * and small pages would spend that time in address translation.
+/* Large aligned memory, in huge pages where the system gives them: weights are read once per round from end
+ * to end, and small pages would spend that time in address translation.
  */
 #ifndef LW_DEVICE_CPU_HUGE_H
 #define LW_DEVICE_CPU_HUGE_H

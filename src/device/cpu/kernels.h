@@ -1,7 +1,8 @@
-/* What one instruction set of the cpu device provides: a table of kernels, each run as part i of n on the pool.
- * Every kernel obeys the row law by construction: each output element is computed by one chain of operations whose
- * length and order depend on widths and absolute positions only. Tiling over rows and columns is free.
- * Activations are bf16, rows apart by a stride in elements. Parts never share an output element.
+/* What one instruction set of the cpu device provides: a table of kernels, each run as part i of n on the
+ * pool. Every kernel obeys the row law by construction: each output element is computed by one chain of
+ * operations whose length and order depend on widths and absolute positions only. Tiling over rows and
+ * columns is free. Activations are bf16, rows apart by a stride in elements. Parts never share an output
+ * element.
  */
 #ifndef LW_DEVICE_CPU_KERNELS_H
 #define LW_DEVICE_CPU_KERNELS_H
@@ -31,7 +32,8 @@ typedef struct lw_cpu_rope_args {
     const lw_bf16 *x; size_t x_stride;
     lw_bf16 *y;       size_t y_stride;
     const float *cosines, *sines;       /* (rows, half) */
-    uint32_t rows, heads, head_dim, half; /* pairs (i, i + half), i < half; columns from 2 * half on are copied */
+    uint32_t rows, heads, head_dim,
+        half; /* pairs (i, i + half), i < half; columns from 2 * half on are copied */
 } lw_cpu_rope_args;
 
 typedef struct lw_cpu_gate_args {
@@ -47,8 +49,8 @@ typedef struct lw_cpu_place {
     uint32_t slot;
     uint32_t committed;                 /* of its lane */
     const uint32_t *pages;              /* page id per 64 slots */
-    const uint32_t *lineage;            /* slots of the positions [committed, position] of a tree row; NULL: slot ==
-                                           position for all of them */
+    const uint32_t *lineage; /* slots of the positions [committed, position] of a tree row; NULL: slot ==
+                                position for all of them */
 } lw_cpu_place;
 
 static inline uint32_t lw_cpu_slot(const lw_cpu_place *place, uint32_t position)
@@ -75,7 +77,7 @@ typedef struct lw_cpu_attend_args {
     const lw_bf16 *q; size_t q_stride;
     lw_bf16 *y;       size_t y_stride;
     lw_cpu_pages pages;
-    const lw_cpu_place *places;         /* [rows]; rows of one lane are neighbours, positions mostly ascending */
+    const lw_cpu_place *places; /* [rows]; rows of one lane are neighbours, positions mostly ascending */
     float *scratch;                     /* attend_scratch_floats per part, 64-byte aligned */
     uint32_t rows, heads, heads_kv, head_dim;
     uint32_t window;                    /* a row at p sees (p - window, p]; 0: all */
@@ -100,7 +102,7 @@ typedef struct lw_cpu_linear_args {
     void *y;          size_t y_stride;  /* bf16 or fp32, in elements */
     bool y_f32;
     uint32_t rows;
-    void *prepared;                     /* lw_cpu_prepared_bytes(weight's cols, rows), 64-byte aligned; shared by all parts */
+    void *prepared; /* lw_cpu_prepared_bytes(weight's cols, rows), 64-byte aligned; shared by all parts */
 } lw_cpu_linear_args;
 
 typedef struct lw_cpu_kernels {
@@ -118,13 +120,14 @@ typedef struct lw_cpu_kernels {
     void (*attend)(const lw_cpu_attend_args *args, unsigned part, unsigned parts);
     void (*short_conv)(const lw_cpu_conv_args *args, unsigned part, unsigned parts);
 
-    /* A linear call is prepare on all parts, a barrier, then run on all parts. Calls that share x and the kind of
-     * weight may share one prepare. */
+    /* A linear call is prepare on all parts, a barrier, then run on all parts. Calls that share x and the
+     * kind of weight may share one prepare. */
     void (*linear_prepare)(const lw_cpu_linear_args *args, unsigned part, unsigned parts);
     void (*linear_run)(const lw_cpu_linear_args *args, unsigned part, unsigned parts);
 } lw_cpu_kernels;
 
-/* Bytes of one page of a state; the layout inside is the attention kernels' own and the same for every ISA. */
+/* Bytes of one page of a state; the layout inside is the attention kernels' own and the same for every ISA.
+ */
 size_t lw_cpu_kv_page_bytes(uint32_t heads_kv, uint32_t head_dim);
 size_t lw_cpu_tail_page_bytes(uint32_t width);
 size_t lw_cpu_attend_scratch_floats(uint32_t heads, uint32_t heads_kv, uint32_t head_dim);
@@ -133,7 +136,8 @@ extern const lw_cpu_kernels lw_cpu_generic;
 #if defined(__x86_64__)
 extern const lw_cpu_kernels lw_cpu_avx2;
 extern const lw_cpu_kernels lw_cpu_avx512;      /* isa "avx512f": fp32 fma at every weight */
-extern const lw_cpu_kernels lw_cpu_avx512bf16;  /* isa "avx512bf16": bf16 dot where the codes are exact in bf16 */
+extern const lw_cpu_kernels
+    lw_cpu_avx512bf16; /* isa "avx512bf16": bf16 dot where the codes are exact in bf16 */
 #endif
 
 /* Best first, NULL-terminated: the tables that this CPU can run. */

@@ -1,20 +1,21 @@
 /* Weights as the cpu device keeps them, and the shared parts of the linear op.
  *
- * Order of every sum (one instruction class per weight kind and ISA, at every row count): K is cut into groups (the
- * weight's own; 64 where it has none). Inside a group one chain over ascending k per output column; a group enters
- * its column as acc = fma(scale, dot, fma(bias, sum_x, acc)); groups ascend; one slice.
+ * Order of every sum (one instruction class per weight kind and ISA, at every row count): K is cut into
+ * groups (the weight's own; 64 where it has none). Inside a group one chain over ascending k per output
+ * column; a group enters its column as acc = fma(scale, dot, fma(bias, sum_x, acc)); groups ascend; one
+ * slice.
  *
- * Layout: block_cols output columns stand side by side. For each such block and each group lie the scales, the biases
- * and then 32-bit words, one per column, each holding the codes of consecutive k; so one row streams through memory
- * once, in order, and one load serves block_cols columns.
+ * Layout: block_cols output columns stand side by side. For each such block and each group lie the scales,
+ * the biases and then 32-bit words, one per column, each holding the codes of consecutive k; so one row
+ * streams through memory once, in order, and one load serves block_cols columns.
  */
 #ifndef LW_DEVICE_CPU_LINEAR_H
 #define LW_DEVICE_CPU_LINEAR_H
 
 #include "device/cpu/kernels.h"
 
-/* Repacks weight (all of its stack) for kernels; uses pool's threads; memory is 64-byte aligned in huge pages where
- * the system gives them. LW_UNSUPPORTED names a map or width that the device lacks. */
+/* Repacks weight (all of its stack) for kernels; uses pool's threads; memory is 64-byte aligned in huge pages
+ * where the system gives them. LW_UNSUPPORTED names a map or width that the device lacks. */
 struct lw_pool;
 lw_status lw_cpu_weight_make(const lw_cpu_kernels *kernels, const lw_weight *weight, struct lw_pool *pool,
                              lw_cpu_weight **out, lw_diag *d) LW_MUST_USE;

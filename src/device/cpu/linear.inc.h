@@ -1,5 +1,5 @@
-/* The linear op by fp32 multiply-add, written once for all instruction sets. A folder's linear.c defines the vectors
- * (LINEAR_AVX2, LINEAR_AVX512 or neither) and LW_LINEAR(name), and includes this.
+/* The linear op by fp32 multiply-add, written once for all instruction sets. A folder's linear.c defines the
+ * vectors (LINEAR_AVX2, LINEAR_AVX512 or neither) and LW_LINEAR(name), and includes this.
  *
  * A lane is an output column and x[k] is broadcast, so an element's chain never crosses lanes:
  *   per group, ascending:  dot = 0;  for k ascending: dot = fma(x[k], code[k], dot)
@@ -7,17 +7,17 @@
  * Neither the rows of a tile nor the blocks that run side by side enter it. sum_x is made once by prepare.
  *
  * x is prepared in tiles of tile_height() rows: per tile [k][row], then the sums [group][row]. Few rows
- * decode the codes in registers; many rows decode a group of two blocks once, to the same floats, for all their tiles.
- * A NaN leaves as one fixed NaN, since which operand's payload survives an fma is the compiler's choice.
+ * decode the codes in registers; many rows decode a group of two blocks once, to the same floats, for all
+ * their tiles. A NaN leaves as one fixed NaN, since which operand's payload survives an fma is the
+ * compiler's choice.
  */
-#include "device/cpu/linear_simd.h"
+#include "device/cpu/linear_codes.inc.h"
 #include "device/cpu/linear_weight.h"
 #include "base/float16.h"
 #include "base/pool.h"
 #include "base/size.h"
 
 enum {
-    VECTOR_BYTES = LANES * 4,
 #if defined(LINEAR_AVX512)
     ROWS_MAX = 12,        /* rows of the tallest tile: two blocks of it leave a few registers free */
 #define EACH_HEIGHT(X, form) EACH_LOW_HEIGHT(X, form) X(form, 8) X(form, 12)
@@ -30,10 +30,10 @@ enum {
 #endif
     ROWS_DIRECT = 4,      /* up to here codes are decoded in the inner loop, above once for many tiles */
 #define EACH_LOW_HEIGHT(X, form) X(form, 1) X(form, 2) X(form, 3) X(form, 4)
-    ROWS_KEPT_MAX = 48,   /* rows that share a decoded group: their accumulators stay in the first-level cache */
+    ROWS_KEPT_MAX = 48,   /* rows that share a decoded group: their sums stay in the first-level cache */
     DECODED_BLOCKS = LW__BLOCKS_UNIT,
     BLOCKS_MAX = LW__PANEL_BLOCKS,
-    PANEL_X_BYTES = 192 << 10, /* prepared rows that stay in the second-level cache while a panel of columns passes */
+    PANEL_X_BYTES = 192 << 10, /* prepared rows that stay in the second-level cache while columns pass */
     AHEAD_BYTES = 4096,   /* how far codes are asked for before they are read */
 };
 
@@ -51,7 +51,8 @@ typedef struct tile {
 #endif
 } tile;
 
-/* Blocks that run side by side: enough chains to hide the latency of an fma, and room for them in registers. */
+/* Blocks that run side by side: enough chains to hide the latency of an fma, and room for them in registers.
+ * */
 LINEAR_INLINE int blocks_wide(int rows)
 {
 #if defined(LINEAR_AVX512)
@@ -73,65 +74,6 @@ typedef struct spot {
     float *acc;
 } spot;
 
-LINEAR_INLINE int low_bits_of(int form)
-{
-    return form == LW__FORM_INT2 || form == LW__FORM_INT3 ? 2 : form == LW__FORM_INT8 ? 8 : 4;
-}
-
-LINEAR_INLINE int high_bits_of(int form)
-{
-    return form == LW__FORM_INT3 || form == LW__FORM_INT5 ? 1 : form == LW__FORM_INT6 ? 2 : 0;
-}
-
-/* k that one step of the inner loop unrolls: whole low words. */
-LINEAR_INLINE int step_of(int form) { return form == LW__FORM_INT2 || form == LW__FORM_INT3 ? 16 : 8; }
-
-LINEAR_INLINE int step_vectors_of(int form)
-{
-    switch (form) {
-    case LW__FORM_INT8: return 2;
-    case LW__FORM_BF16: case LW__FORM_FP16: return 4;
-    case LW__FORM_FP32: return 8;
-    default: return 1;
-    }
-}
-
-/* Code j of a word, at its place (see linear_weight.h). high holds the high plane, shifted for this low word. */
-LINEAR_INLINE vf code_at(int form, vi low, vi high, int j)
-{
-    const int bits = low_bits_of(form), more = high_bits_of(form), last = 32 / bits - 1;
-    const uint32_t mask = (1u << bits) - 1u, mask_more = (1u << more) - 1u;
-    vi code;
-    if (j < last) {
-        code = vi_and(low, mask << (bits * j));
-        if (more > 0) code = vi_or(code, vi_and(high, mask_more << (bits * (j + 1))));
-    } else {
-        code = vi_srli(low, (unsigned)(32 - bits));
-        if (more > 0) code = vi_or(code, vi_and(vi_slli(high, (unsigned)bits), mask_more << bits));
-    }
-    return vf_of_int(code);
-}
-
-/* The weight of the j-th k of a step. */
-LINEAR_INLINE vf weight_at(int form, const uint8_t *words, vi high, int j)
-{
-    if (form == LW__FORM_FP32) return vf_load(words + j * VECTOR_BYTES);
-    if (form == LW__FORM_FP16) return vf_load_fp16(words + j * (VECTOR_BYTES / 2));
-    if (form == LW__FORM_BF16) {
-        const vi pair = vi_load(words + j / 2 * VECTOR_BYTES);
-        return vf_of_bits(j % 2 == 0 ? vi_slli(pair, 16) : vi_and(pair, 0xFFFF0000u));
-    }
-    const int codes = 32 / low_bits_of(form);
-    return code_at(form, vi_load(words + j / codes * VECTOR_BYTES), high, j % codes);
-}
-
-/* The high plane of one block for the low word of a step. */
-LINEAR_INLINE vi high_at(int form, const uint8_t *high, uint32_t step)
-{
-    const uint32_t more = (uint32_t)high_bits_of(form), words = (uint32_t)low_bits_of(form) / more;
-    return vi_srl(vi_load(high + step / words * VECTOR_BYTES), step % words * more);
-}
-
 LINEAR_INLINE vf load_scales(lw_dtype type, const uint8_t *at)
 {
     if (type == LW_DTYPE_BF16) return vf_load_bf16(at);
@@ -143,7 +85,8 @@ LINEAR_INLINE vf load_scales(lw_dtype type, const uint8_t *at)
 LINEAR_INLINE void enter(const lw_cpu_weight *w, int rows, const vf *dot, const spot *s)
 {
     if (!w->has_scale) {
-        for (int r = 0; r < rows; r++) vf_store(s->acc + r * LANES, vf_add(vf_load(s->acc + r * LANES), dot[r]));
+        for (int r = 0; r < rows; r++)
+            vf_store(s->acc + r * LANES, vf_add(vf_load(s->acc + r * LANES), dot[r]));
         return;
     }
     const vf scale = load_scales(w->scale_type, s->group);
@@ -170,33 +113,41 @@ LINEAR_INLINE void ask_for(const uint8_t *at, size_t bytes)
     for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch(at + i);
 }
 
-/* One step of k: the codes of every block against the x of every row. What is fewer is held in registers. */
+/* Code j of a step in every block against the x of every row; the rows are held in registers. */
+LINEAR_INLINE void few_rows(int form, int blocks, int rows, const step *at, int j, vf dot[BLOCKS_MAX][ROWS_MAX])
+{
+    vf held[ROWS_MAX];
+    LINEAR_UNROLL
+    for (int r = 0; r < rows; r++) held[r] = vf_set(at->x[j * rows + r]);
+    LINEAR_UNROLL
+    for (int b = 0; b < blocks; b++) {
+        const vf code = weight_at(form, at->words + (size_t)b * at->block_bytes, at->high[b], j);
+        LINEAR_UNROLL
+        for (int r = 0; r < rows; r++) dot[b][r] = vf_fma(held[r], code, dot[b][r]);
+    }
+}
+
+/* The same with the codes held, which are fewer. */
+LINEAR_INLINE void many_rows(int form, int blocks, int rows, const step *at, int j, vf dot[BLOCKS_MAX][ROWS_MAX])
+{
+    vf held[BLOCKS_MAX];
+    LINEAR_UNROLL
+    for (int b = 0; b < blocks; b++)
+        held[b] = weight_at(form, at->words + (size_t)b * at->block_bytes, at->high[b], j);
+    LINEAR_UNROLL
+    for (int r = 0; r < rows; r++) {
+        const vf one = vf_set(at->x[j * rows + r]);
+        LINEAR_UNROLL
+        for (int b = 0; b < blocks; b++) dot[b][r] = vf_fma(one, held[b], dot[b][r]);
+    }
+}
+
 LINEAR_INLINE void step_run(int form, int blocks, int rows, const step *at, vf dot[BLOCKS_MAX][ROWS_MAX])
 {
     LINEAR_UNROLL
     for (int j = 0; j < step_of(form); j++) {
-        const float *x = at->x + j * rows;
-        vf held[BLOCKS_MAX];
-        if (rows < blocks) {
-            LINEAR_UNROLL
-            for (int r = 0; r < rows; r++) held[r] = vf_set(x[r]);
-            LINEAR_UNROLL
-            for (int b = 0; b < blocks; b++) {
-                const vf code = weight_at(form, at->words + (size_t)b * at->block_bytes, at->high[b], j);
-                LINEAR_UNROLL
-                for (int r = 0; r < rows; r++) dot[b][r] = vf_fma(held[r], code, dot[b][r]);
-            }
-        } else {
-            LINEAR_UNROLL
-            for (int b = 0; b < blocks; b++)
-                held[b] = weight_at(form, at->words + (size_t)b * at->block_bytes, at->high[b], j);
-            LINEAR_UNROLL
-            for (int r = 0; r < rows; r++) {
-                const vf one = vf_set(x[r]);
-                LINEAR_UNROLL
-                for (int b = 0; b < blocks; b++) dot[b][r] = vf_fma(one, held[b], dot[b][r]);
-            }
-        }
+        if (rows < blocks) few_rows(form, blocks, rows, at, j, dot);
+        else many_rows(form, blocks, rows, at, j, dot);
     }
 }
 
@@ -231,12 +182,14 @@ LINEAR_INLINE void group_run(int form, int blocks, int rows, const tile *t, spot
 
 #if defined(LINEAR_PAIRS)
 #include "device/cpu/linear_pairs.inc.h"
-#define GROUP_RUN(form, ...) ((form) <= LW__FORM_BF16 ? pairs_run(form, __VA_ARGS__) : group_run(form, __VA_ARGS__))
+#define GROUP_RUN(form, ...) \
+    ((form) <= LW__FORM_BF16 ? pairs_run(form, __VA_ARGS__) : group_run(form, __VA_ARGS__))
 #else
 #define GROUP_RUN(form, ...) group_run(form, __VA_ARGS__)
 #endif
 
-/* A whole tile: groups ascending, and each group through all blocks before the next, so that codes stream in order. */
+/* A whole tile: groups ascending, and each group through all blocks before the next, so that codes stream in
+ * order. */
 LINEAR_INLINE void tile_run(int form, int rows, const tile *t)
 {
     const lw_cpu_weight *const w = t->weight;
@@ -287,12 +240,16 @@ static tile_fn *const tiles[LW__FORM_COUNT][ROWS_MAX + 1] = { EACH_FORM(FORM_ROW
 /* A row tile times DECODED_BLOCKS blocks of one decoded group. */
 typedef void decoded_fn(const tile *t, const spot *s);
 #define DECODED_MAKE(form, rows) \
-    static void decoded_##rows(const tile *t, const spot *s) { group_run(LW__FORM_##form, DECODED_BLOCKS, rows, t, *s); }
+    static void decoded_##rows(const tile *t, const spot *s) \
+    { \
+        group_run(LW__FORM_##form, DECODED_BLOCKS, rows, t, *s); \
+    }
 #define DECODED_ENTRY(form, rows) [rows] = decoded_##rows,
 EACH_HEIGHT(DECODED_MAKE, FP32)
 static decoded_fn *const decoded_tiles[ROWS_MAX + 1] = { EACH_HEIGHT(DECODED_ENTRY, FP32) };
 
-/* The weights of one group of one block, as [k][LANES]: what the inner loop of few rows makes of the codes. */
+/* The weights of one group of one block, as [k][LANES]: what the inner loop of few rows makes of the codes.
+ * */
 LINEAR_INLINE void group_decode(int form, const lw_cpu_weight *w, const uint8_t *group, float *values)
 {
     const uint8_t *words = group + w->words_at;
@@ -351,12 +308,15 @@ static void load_group(const lw_cpu_linear_args *args, uint32_t row, uint32_t gr
     const uint32_t begin = group * w->group;
     const uint32_t count = begin >= w->cols ? 0 : w->cols - begin < w->group ? w->cols - begin : w->group;
     const lw_bf16 *const x = args->x + row * args->x_stride + begin;
-    for (uint32_t k = 0; k < count; k++) values[k] = lw_float_of_bf16(x[k]);
-    for (uint32_t k = count; k < w->group; k++) values[k] = 0.0f;
+    uint32_t k = 0;
+    for (; k + LANES <= count; k += LANES) vf_store(values + k, vf_load_bf16(x + k));
+    for (; k < count; k++) values[k] = lw_float_of_bf16(x[k]);
+    for (; k < w->group; k++) values[k] = 0.0f;
 }
 
 /* The x of one group of one row goes to every rows-th word of its tile. */
-static void place_group(const lw_cpu_weight *w, const float *values, const float *factors, float *x, uint32_t rows)
+static void place_group(const lw_cpu_weight *w, const float *values, const float *factors, float *x,
+                        uint32_t rows)
 {
 #if defined(LINEAR_PAIRS)
     if (w->read == LW__READ_PAIRS) {
@@ -400,7 +360,8 @@ void LW_LINEAR(prepare)(const lw_cpu_linear_args *args, unsigned part, unsigned 
 static uint32_t one_nan(uint32_t bits) { return (bits & 0x7FFFFFFFu) > 0x7F800000u ? 0x7FC00000u : bits; }
 
 /* Stores count columns of one row of one block. */
-static void store_row(const lw_cpu_linear_args *args, size_t row, uint32_t col, const float *acc, uint32_t count)
+static void store_row(const lw_cpu_linear_args *args, size_t row, uint32_t col, const float *acc,
+                      uint32_t count)
 {
     uint32_t bits[LANES];
     for (int i = 0; i < LANES; i++) bits[i] = one_nan(lw_bits_of_float(acc[i]));
@@ -416,7 +377,8 @@ static void store_row(const lw_cpu_linear_args *args, size_t row, uint32_t col, 
     memcpy((lw_bf16 *)args->y + row * args->y_stride + col, values, count * sizeof *values);
 }
 
-static void store_tile(const lw_cpu_linear_args *args, const tile *t, uint32_t first_row, uint32_t first_block)
+static void store_tile(const lw_cpu_linear_args *args, const tile *t, uint32_t first_row,
+                       uint32_t first_block)
 {
     const uint32_t rows = tile_height(args->rows - first_row), columns = args->weight->rows;
     for (uint32_t b = 0; b < t->block_count; b++) {
@@ -429,7 +391,8 @@ static void store_tile(const lw_cpu_linear_args *args, const tile *t, uint32_t f
 }
 
 /* Rows [begin, end), whole tiles, of blocks [first, last) of one panel. */
-static void run_panel(const lw_cpu_linear_args *args, uint32_t begin, uint32_t end, uint32_t first, uint32_t last)
+static void run_panel(const lw_cpu_linear_args *args, uint32_t begin, uint32_t end, uint32_t first,
+                      uint32_t last)
 {
     const lw_cpu_weight *const w = args->weight;
     float acc[BLOCKS_MAX * ROWS_MAX * LANES] __attribute__((aligned(64)));
@@ -457,7 +420,8 @@ static void run_panel(const lw_cpu_linear_args *args, uint32_t begin, uint32_t e
 }
 
 /* As run_panel, a pair of blocks after the other, each group decoded once for all rows. */
-static void run_decoded(const lw_cpu_linear_args *args, uint32_t begin, uint32_t end, uint32_t first, uint32_t last)
+static void run_decoded(const lw_cpu_linear_args *args, uint32_t begin, uint32_t end, uint32_t first,
+                        uint32_t last)
 {
     const lw_cpu_weight *const w = args->weight;
     float acc[ROWS_KEPT_MAX * DECODED_BLOCKS * LANES] __attribute__((aligned(64)));

@@ -1,4 +1,5 @@
-/* The linear kernels of every instruction set, for the tables in <isa>/table.c. Contracts are in kernels.h and linear.h.
+/* The linear kernels of every instruction set, for the tables in <isa>/table.c. Contracts are in kernels.h
+ * and linear.h.
  */
 #ifndef LW_DEVICE_CPU_LINEAR_KERNELS_H
 #define LW_DEVICE_CPU_LINEAR_KERNELS_H
@@ -23,8 +24,8 @@ void lw__cpu_avx512_linear_run(const lw_cpu_linear_args *args, unsigned part, un
 void lw__cpu_avx512bf16_linear_prepare(const lw_cpu_linear_args *args, unsigned part, unsigned parts);
 void lw__cpu_avx512bf16_linear_run(const lw_cpu_linear_args *args, unsigned part, unsigned parts);
 
-/* Flushes subnormals of this thread, as the bf16 dot instruction always does, so that the other kernels of that
- * instruction set see one arithmetic; a thread_setup. */
+/* Flushes subnormals of this thread, as the bf16 dot instruction always does, so that the other kernels of
+ * that instruction set see one arithmetic; a thread_setup. */
 void lw__cpu_denormals_off(void);
 #endif
 

@@ -1,11 +1,12 @@
 /* The inner chain of the linear op by the bf16 dot, for weights whose codes are exact in bf16. Included by
  * linear.inc.h where LINEAR_PAIRS is defined; the order of groups, scales and sums is the same.
  *
- *   per group, pairs (k, k + 1) ascending: dot = dpbf16(dot, low codes, x); then, where there is a high plane,
+ *   per group, pairs (k, k + 1) ascending: dot = dpbf16(dot, low codes, x); then, where there is a high
+ *   plane,
  *                                          dot = dpbf16(dot, high codes, x)
  * The instruction adds the product of the upper halves and then that of the lower ones, each sum rounded.
- * A 16-bit half, shifted to its code, indexes a table of 32 bf16 values whose entry i is that of the low bits of i:
- * what stands above the code needs no mask.
+ * A 16-bit half, shifted to its code, indexes a table of 32 bf16 values whose entry i is that of the low
+ * bits of i: what stands above the code needs no mask.
  */
 #ifndef LW_DEVICE_CPU_LINEAR_PAIRS_INC_H
 #define LW_DEVICE_CPU_LINEAR_PAIRS_INC_H
@@ -60,26 +61,31 @@ LINEAR_INLINE vi pair_high(int form, const pair_spot *at, int block, int i)
     return _mm512_permutexvar_epi16(shifted, at->table_high);
 }
 
-LINEAR_INLINE void pair_step_run(int form, int blocks, int rows, const pair_spot *at, vf dot[BLOCKS_MAX][ROWS_MAX])
+/* The pairs of one row against those of every block: the low plane, then the high one. */
+LINEAR_INLINE void pair_row(int form, int blocks, int r, vf one, vi planes[2][BLOCKS_MAX],
+                            vf dot[BLOCKS_MAX][ROWS_MAX])
+{
+    LINEAR_UNROLL
+    for (int b = 0; b < blocks; b++) {
+        dot[b][r] = pair_dot(dot[b][r], planes[0][b], one);
+        if (pair_high_bits(form) > 0) dot[b][r] = pair_dot(dot[b][r], planes[1][b], one);
+    }
+}
+
+LINEAR_INLINE void pair_step_run(int form, int blocks, int rows, const pair_spot *at,
+                                 vf dot[BLOCKS_MAX][ROWS_MAX])
 {
     LINEAR_UNROLL
     for (int i = 0; i < pair_step(form); i++) {
         const float *x = at->x + i * rows;
-        vi low[BLOCKS_MAX], high[BLOCKS_MAX];
+        vi planes[2][BLOCKS_MAX];
         LINEAR_UNROLL
         for (int b = 0; b < blocks; b++) {
-            low[b] = pair_low(form, at, b, i);
-            if (pair_high_bits(form) > 0) high[b] = pair_high(form, at, b, i);
+            planes[0][b] = pair_low(form, at, b, i);
+            if (pair_high_bits(form) > 0) planes[1][b] = pair_high(form, at, b, i);
         }
         LINEAR_UNROLL
-        for (int r = 0; r < rows; r++) {
-            const vf one = vf_set(x[r]);
-            LINEAR_UNROLL
-            for (int b = 0; b < blocks; b++) {
-                dot[b][r] = pair_dot(dot[b][r], low[b], one);
-                if (pair_high_bits(form) > 0) dot[b][r] = pair_dot(dot[b][r], high[b], one);
-            }
-        }
+        for (int r = 0; r < rows; r++) pair_row(form, blocks, r, vf_set(x[r]), planes, dot);
     }
 }
 
@@ -127,11 +133,13 @@ LINEAR_INLINE void pairs_run(int form, int blocks, int rows, const tile *t, spot
     }
 }
 
-/* The x of one group of one row: pairs, the even k in the lower half. The values were bf16 and narrow exactly. */
+/* The x of one group of one row: pairs, the even k in the lower half. The values were bf16 and narrow
+ * exactly. */
 static void pairs_place(const lw_cpu_weight *w, const float *values, float *x, uint32_t rows)
 {
     for (uint32_t k = 0; k < w->group; k += 2) {
-        const uint32_t even = lw_bits_of_float(values[k]) >> 16, odd = lw_bits_of_float(values[k + 1]) & 0xFFFF0000u;
+        const uint32_t even = lw_bits_of_float(values[k]) >> 16;
+        const uint32_t odd = lw_bits_of_float(values[k + 1]) & 0xFFFF0000u;
         const uint32_t pair = odd | even;
         memcpy(&x[k / 2 * rows], &pair, sizeof pair);
     }

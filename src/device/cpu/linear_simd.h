@@ -1,7 +1,7 @@
 /* One vector of fp32 and of 32-bit words for the linear kernels. The including file defines LINEAR_AVX2 or
  * LINEAR_AVX512, or neither for plain C that compilers lower on SSE2, NEON and others.
- * vf_fma is one rounding where the set has it and multiply-then-add elsewhere: bits differ between instruction sets,
- * never between two uses in one. vi_srl takes any count, vi_srli and vi_slli a constant.
+ * vf_fma is one rounding where the set has it and multiply-then-add elsewhere: bits differ between
+ * instruction sets, never between two uses in one. vi_srl takes any count, vi_srli and vi_slli a constant.
  */
 #ifndef LW_DEVICE_CPU_LINEAR_SIMD_H
 #define LW_DEVICE_CPU_LINEAR_SIMD_H
@@ -114,7 +114,8 @@ LINEAR_INLINE vi vi_load16(const void *p)
     memcpy(&hi, (const char *)p + sizeof lo, sizeof hi);
     return (vi){ __builtin_convertvector(lo, v4u), __builtin_convertvector(hi, v4u) };
 }
-/* A half's exponent and mantissa as a float are its value times 2^-112; infinity and NaN keep an exponent of ones. */
+/* A half's exponent and mantissa as a float are its value times 2^-112; infinity and NaN keep an exponent of
+ * ones. */
 LINEAR_INLINE v4f v4f_of_fp16(v4u half)
 {
     const v4f magnitude = (v4f)((half & v4u_set(0x7FFFu)) << 13) * v4f_set(0x1p112f);

@@ -1,17 +1,22 @@
 /* How a repacked weight lies in memory; read by repack.c, which writes it, and by the kernels.
  *
- * A block is block_cols neighbouring output columns, one per vector lane; a panel is up to LW__PANEL_BLOCKS blocks.
+ * A block is block_cols neighbouring output columns, one per vector lane; a panel is up to LW__PANEL_BLOCKS
+ * blocks.
  *   memory: [member][panel][group][block of the panel] -> one group of one block:
  *           scales [block_cols], biases [block_cols] (if stored), low words, high words
  * so that whatever the row count, a panel is read once and in order.
  *
- * Codes of 3, 5 and 6 bits are split in a low plane of 2 or 4 bits and a high plane of the rest, so that planes fill
+ * Codes of 3, 5 and 6 bits are split in a low plane of 2 or 4 bits and a high plane of the rest, so that
+ * planes fill
  * 32-bit words and no bit is wasted. A vector of words holds one word per column.
- *   LW__READ_FLOAT: code j of a low word lies at low_bits * j and is taken by a mask, without a shift: its value is
- *     code * 2^(low_bits * j), and x was multiplied by the inverse, which is exact. The last code is shifted down
- *     instead, since as a signed integer it would be negative. The bits of the high plane stand where they continue
- *     the low code: (low_bits * (j + 1)) mod 32, the n-th low word that shares a high word n * high_bits further up.
- *   LW__READ_PAIRS: the halves of a word hold even and odd k, the i-th pair at bits * i of its half; each plane alike.
+ *   LW__READ_FLOAT: code j of a low word lies at low_bits * j and is taken by a mask, without a shift: its
+ *   value is
+ *     code * 2^(low_bits * j), and x was multiplied by the inverse, which is exact. The last code is shifted
+ *     down instead, since as a signed integer it would be negative. The bits of the high plane stand where
+ *     they continue the low code: (low_bits * (j + 1)) mod 32, the n-th low word that shares a high word n *
+ *     high_bits further up.
+ *   LW__READ_PAIRS: the halves of a word hold even and odd k, the i-th pair at bits * i of its half; each
+ *   plane alike.
  * Dense weights: bf16 has two k in a word (the even one low), fp16 and fp32 lie as [k][block_cols].
  */
 #ifndef LW_DEVICE_CPU_LINEAR_WEIGHT_H

@@ -61,11 +61,11 @@ static lw_status check(const lw_weight *weight, lw__form *form, lw_diag *d)
     char format[32];
     lw_weight_format(weight, format);
     if (!form_of(weight, form))
-        return lw_fail(d, LW_UNSUPPORTED, "%s: the cpu device has no %s weights; it has bf16, fp16, fp32 and integer "
-                       "codes of 2, 3, 4, 5, 6 and 8 bits", weight->name, format);
+        return lw_fail(d, LW_UNSUPPORTED, "%s: the cpu device has no %s weights; it has bf16, fp16, fp32 and "
+                       "integer codes of 2, 3, 4, 5, 6 and 8 bits", weight->name, format);
     if (weight->rows == 0 || weight->cols == 0 || weight->stack_count == 0)
-        return lw_fail(d, LW_BAD_MODEL, "%s: an empty weight (%u x %u x %u)", weight->name, weight->stack_count,
-                       weight->rows, weight->cols);
+        return lw_fail(d, LW_BAD_MODEL, "%s: an empty weight (%u x %u x %u)", weight->name,
+                       weight->stack_count, weight->rows, weight->cols);
     if (weight->cols > LW_LIMIT_WIDTH)
         return lw_fail(d, LW_UNSUPPORTED, "%s: %u inputs, the limit is %d", weight->name, weight->cols,
                        LW_LIMIT_WIDTH);
@@ -74,17 +74,18 @@ static lw_status check(const lw_weight *weight, lw__form *form, lw_diag *d)
                        (double)weight->global_scale);
     if (*form >= LW__FORM_BF16) {
         if (weight->group == 0) return LW_OK;
-        return lw_fail(d, LW_UNSUPPORTED, "%s: the cpu device has no scaled %s weights", weight->name, format);
+        return lw_fail(d, LW_UNSUPPORTED, "%s: the cpu device has no scaled %s weights", weight->name,
+                       format);
     }
     if (weight->group == 0 || weight->group % LW__GROUP_UNIT != 0 || weight->group > LW__GROUP_MAX)
-        return lw_fail(d, LW_UNSUPPORTED, "%s: groups of %u columns share a scale; the cpu device has multiples of "
-                       "%d up to %d", weight->name, weight->group, LW__GROUP_UNIT, LW__GROUP_MAX);
+        return lw_fail(d, LW_UNSUPPORTED, "%s: groups of %u columns share a scale; the cpu device has multiples "
+                       "of %d up to %d", weight->name, weight->group, LW__GROUP_UNIT, LW__GROUP_MAX);
     if (weight->cols % weight->group != 0)
-        return lw_fail(d, LW_UNSUPPORTED, "%s: %u inputs are not whole groups of %u", weight->name, weight->cols,
-                       weight->group);
+        return lw_fail(d, LW_UNSUPPORTED, "%s: %u inputs are not whole groups of %u", weight->name,
+                       weight->cols, weight->group);
     if (!is_float_type(weight->scale_type))
-        return lw_fail(d, LW_UNSUPPORTED, "%s: scales of type %s; the cpu device has BF16, F16 and F32", weight->name,
-                       lw_dtype_name(weight->scale_type));
+        return lw_fail(d, LW_UNSUPPORTED, "%s: scales of type %s; the cpu device has BF16, F16 and F32",
+                       weight->name, lw_dtype_name(weight->scale_type));
     return LW_OK;
 }
 
@@ -105,7 +106,8 @@ static lw__plane plane_make(lw__read read, uint32_t bits, uint32_t drop)
 static const struct { uint8_t float_low, float_high, pairs_low, pairs_high; } plane_bits[LW__FORM_COUNT] = {
     [LW__FORM_INT2] = { 2, 0, 2, 0 },  [LW__FORM_INT3] = { 2, 1, 2, 1 },  [LW__FORM_INT4] = { 4, 0, 4, 0 },
     [LW__FORM_INT5] = { 4, 1, 4, 1 },  [LW__FORM_INT6] = { 4, 2, 4, 2 },  [LW__FORM_INT8] = { 8, 0, 4, 4 },
-    [LW__FORM_BF16] = { 16, 0, 16, 0 }, [LW__FORM_FP16] = { 16, 0, 16, 0 }, [LW__FORM_FP32] = { 32, 0, 32, 0 },
+    [LW__FORM_BF16] = { 16, 0, 16, 0 }, [LW__FORM_FP16] = { 16, 0, 16, 0 },
+    [LW__FORM_FP32] = { 32, 0, 32, 0 },
 };
 
 /* Everything but the memory. */
@@ -168,7 +170,8 @@ static row_scratch scratch_of(const repack_job *job, unsigned part)
 }
 
 /* One lane of one plane of one group: codes[0, count) into every stride-th word. */
-static void pack_plane(const lw__plane *plane, const uint16_t *codes, uint32_t count, uint32_t *words, uint32_t stride)
+static void pack_plane(const lw__plane *plane, const uint16_t *codes, uint32_t count, uint32_t *words,
+                       uint32_t stride)
 {
     if (plane->bits == 0) return;
     const uint32_t codes_per_word = 32 / plane->bits, mask = (1u << plane->bits) - 1u;
@@ -197,7 +200,8 @@ static void put_scale(lw_dtype type, uint8_t *at, uint32_t lane, float value)
         memcpy(at + lane * sizeof value, &value, sizeof value);
         return;
     }
-    const uint16_t half = type == LW_DTYPE_F16 ? fp16_of_exact(value) : (uint16_t)(lw_bits_of_float(value) >> 16);
+    const uint16_t half = type == LW_DTYPE_F16 ? fp16_of_exact(value)
+        : (uint16_t)(lw_bits_of_float(value) >> 16);
     memcpy(at + lane * sizeof half, &half, sizeof half);
 }
 
@@ -213,19 +217,23 @@ static void read_row(const lw_weight *from, uint32_t member, uint32_t row, const
     }
 }
 
-static void put_group(const lw_cpu_weight *w, uint8_t *at, uint32_t lane, uint32_t group, const row_scratch *s)
+static void put_group(const lw_cpu_weight *w, uint8_t *at, uint32_t lane, uint32_t group,
+                      const row_scratch *s)
 {
     const size_t begin = (size_t)group * w->group;
     if (w->has_scale) put_scale(w->scale_type, at, lane, s->scales[group]);
     if (w->has_bias) put_scale(w->scale_type, at + w->bias_at, lane, s->biases[group]);
     uint8_t *const words = at + w->words_at;
     if (w->form == LW__FORM_FP32) {
-        for (uint32_t k = 0; k < w->group; k++) ((float *)words)[k * w->block_cols + lane] = s->dense[begin + k];
+        for (uint32_t k = 0; k < w->group; k++)
+            ((float *)words)[k * w->block_cols + lane] = s->dense[begin + k];
     } else if (w->form == LW__FORM_FP16) {
-        for (uint32_t k = 0; k < w->group; k++) ((uint16_t *)words)[k * w->block_cols + lane] = s->codes16[begin + k];
+        for (uint32_t k = 0; k < w->group; k++)
+            ((uint16_t *)words)[k * w->block_cols + lane] = s->codes16[begin + k];
     } else {
         pack_plane(&w->low, s->codes16 + begin, w->group, (uint32_t *)words + lane, w->block_cols);
-        pack_plane(&w->high, s->codes16 + begin, w->group, (uint32_t *)(at + w->high_at) + lane, w->block_cols);
+        pack_plane(&w->high, s->codes16 + begin, w->group, (uint32_t *)(at + w->high_at) + lane,
+                   w->block_cols);
     }
 }
 
@@ -256,7 +264,8 @@ static lw_status repack(const lw_weight *from, lw_cpu_weight *to, lw_pool *pool,
     job.scratch_bytes = size_round_up(bytes, 64);
     job.scratch = calloc(parts, job.scratch_bytes);
     if (job.scratch == NULL)
-        return lw_fail(d, LW_NO_ROOM, "%s: no memory for %zu bytes to repack it", from->name, parts * job.scratch_bytes);
+        return lw_fail(d, LW_NO_ROOM, "%s: no memory for %zu bytes to repack it", from->name,
+                       parts * job.scratch_bytes);
     if (pool == NULL) repack_part(&job, 0, 1);
     else lw_pool_run(pool, repack_part, &job);
     free(job.scratch);
@@ -282,7 +291,8 @@ lw_status lw_cpu_weight_make(const lw_cpu_kernels *kernels, const lw_weight *wei
     }
     w->memory = lw_huge_make(bytes);
     if (w->memory == NULL) {
-        status = lw_fail(d, LW_NO_ROOM, "%s: no memory for %zu bytes of repacked weight", weight->name, bytes);
+        status = lw_fail(d, LW_NO_ROOM, "%s: no memory for %zu bytes of repacked weight", weight->name,
+                         bytes);
         goto fail;
     }
     status = repack(weight, w, pool, d);
@@ -301,7 +311,10 @@ void lw_cpu_weight_free(lw_cpu_weight *weight)
     free(weight);
 }
 
-uint64_t lw_cpu_weight_bytes(const lw_cpu_weight *weight) { return weight->member_bytes * weight->stack_count; }
+uint64_t lw_cpu_weight_bytes(const lw_cpu_weight *weight)
+{
+    return weight->member_bytes * weight->stack_count;
+}
 uint32_t lw_cpu_weight_rows(const lw_cpu_weight *weight) { return weight->rows; }
 uint32_t lw_cpu_weight_cols(const lw_cpu_weight *weight) { return weight->cols; }
 
@@ -338,8 +351,8 @@ static float get_scale(lw_dtype type, const uint8_t *at, uint32_t lane)
     return type == LW_DTYPE_F16 ? lw_float_of_fp16(half) : lw_float_of_bf16(half);
 }
 
-/* value + addend rounded to odd: the last bit tells that something was cut off, so that rounding the result to a
- * much shorter type is rounding the exact sum. */
+/* value + addend rounded to odd: the last bit tells that something was cut off, so that rounding the result
+ * to a much shorter type is rounding the exact sum. */
 static double sum_to_odd(double value, double addend)
 {
     const double sum = value + addend, part = sum - value;
@@ -365,7 +378,8 @@ static double element(const lw_cpu_weight *w, const uint8_t *at, uint32_t lane, 
 {
     const uint8_t *const words = at + w->words_at;
     if (w->form == LW__FORM_FP32) return (double)((const float *)words)[k * w->block_cols + lane];
-    if (w->form == LW__FORM_FP16) return (double)lw_float_of_fp16(((const uint16_t *)words)[k * w->block_cols + lane]);
+    if (w->form == LW__FORM_FP16)
+        return (double)lw_float_of_fp16(((const uint16_t *)words)[k * w->block_cols + lane]);
     const uint32_t low = plane_code(&w->low, (const uint32_t *)words + lane, k, w->block_cols);
     if (w->form == LW__FORM_BF16) return (double)lw_float_of_bf16((uint16_t)low);
     const uint32_t high = plane_code(&w->high, (const uint32_t *)(at + w->high_at) + lane, k, w->block_cols);

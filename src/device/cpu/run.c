@@ -39,7 +39,8 @@ static lw_bf16 *bf16_of(const lw_exec *exec, lw_ref x)
     return bytes_of(exec, x);
 }
 
-/* Every op has a pair: fill the kernel's arguments on the calling thread, then run the kernel on all parts. */
+/* Every op has a pair: fill the kernel's arguments on the calling thread, then run the kernel on all parts.
+ */
 #define KERNEL_PART(name, args_type) \
     typedef struct name##_job { const lw_cpu_kernels *kernels; args_type args; } name##_job; \
     static void name##_part(void *context, unsigned part, unsigned parts) \
@@ -95,11 +96,17 @@ static void run_linear(op_run *run)
     const lw_cpu_weight *weight = exec->weights[op->weight.index];
     linear_run_job job = {
         exec->device->kernels,
-        { .weight = weight, .x = bf16_of(exec, op->in[0]), .x_stride = stride_of(exec, op->in[0]),
-          .y = bytes_of(exec, op->out), .y_stride = stride_of(exec, op->out),
-          .y_f32 = value_of(exec, op->out)->type == LW_TYPE_F32, .rows = run->rows, .prepared = exec->prepared },
+        { .weight = weight,
+          .x = bf16_of(exec, op->in[0]),
+          .x_stride = stride_of(exec, op->in[0]),
+          .y = bytes_of(exec, op->out),
+          .y_stride = stride_of(exec, op->out),
+          .y_f32 = value_of(exec, op->out)->type == LW_TYPE_F32,
+          .rows = run->rows,
+          .prepared = exec->prepared },
     };
-    const bool shared = exec->prepared_value == op->in[0].index && lw_cpu_same_prepare(exec->prepared_for, weight);
+    const bool shared =
+        exec->prepared_value == op->in[0].index && lw_cpu_same_prepare(exec->prepared_for, weight);
     if (!shared) {
         linear_prepare_job prepare = { job.kernels, job.args };
         lw_pool_run(exec->device->pool, linear_prepare_part, &prepare);
@@ -126,10 +133,17 @@ static void run_pair(op_run *run)
     const lw_op *op = run->op;
     const lw_cpu_kernels *k = exec->device->kernels;
     pair_job job = {
-        op->kind == LW_OP_ADD ? k->add : op->kind == LW_OP_MUL ? k->mul : k->swiglu,
-        { .a = bf16_of(exec, op->in[0]), .a_stride = stride_of(exec, op->in[0]), .b = bf16_of(exec, op->in[1]),
-          .b_stride = stride_of(exec, op->in[1]), .y = bf16_of(exec, op->out), .y_stride = stride_of(exec, op->out),
-          .rows = run->rows, .width = value_of(exec, op->out)->width },
+        op->kind == LW_OP_ADD   ? k->add
+        : op->kind == LW_OP_MUL ? k->mul
+                                : k->swiglu,
+        { .a = bf16_of(exec, op->in[0]),
+          .a_stride = stride_of(exec, op->in[0]),
+          .b = bf16_of(exec, op->in[1]),
+          .b_stride = stride_of(exec, op->in[1]),
+          .y = bf16_of(exec, op->out),
+          .y_stride = stride_of(exec, op->out),
+          .rows = run->rows,
+          .width = value_of(exec, op->out)->width },
     };
     lw_pool_run(exec->device->pool, pair_part, &job);
 }
@@ -157,9 +171,14 @@ static void run_kv_store(op_run *run)
     const lw_state *state = &exec->plan->states[op->state.index];
     kv_store_job job = {
         exec->device->kernels,
-        { .k = bf16_of(exec, op->in[0]), .k_stride = stride_of(exec, op->in[0]), .v = bf16_of(exec, op->in[1]),
-          .v_stride = stride_of(exec, op->in[1]), .pages = exec->pages[op->state.index],
-          .places = exec->places[state->group], .rows = run->rows, .heads_kv = state->heads,
+        { .k = bf16_of(exec, op->in[0]),
+          .k_stride = stride_of(exec, op->in[0]),
+          .v = bf16_of(exec, op->in[1]),
+          .v_stride = stride_of(exec, op->in[1]),
+          .pages = exec->pages[op->state.index],
+          .places = exec->places[state->group],
+          .rows = run->rows,
+          .heads_kv = state->heads,
           .head_dim = state->width },
     };
     lw_pool_run(exec->device->pool, kv_store_part, &job);
@@ -187,9 +206,15 @@ static void run_gate(op_run *run)
     const lw_op *op = run->op;
     head_gate_job job = {
         exec->device->kernels,
-        { .x = bf16_of(exec, op->in[0]), .x_stride = stride_of(exec, op->in[0]), .gate = bf16_of(exec, op->in[1]),
-          .gate_stride = stride_of(exec, op->in[1]), .y = bf16_of(exec, op->out), .y_stride = stride_of(exec, op->out),
-          .rows = run->rows, .width = value_of(exec, op->out)->width, .gates = op->p.gate.heads },
+        { .x = bf16_of(exec, op->in[0]),
+          .x_stride = stride_of(exec, op->in[0]),
+          .gate = bf16_of(exec, op->in[1]),
+          .gate_stride = stride_of(exec, op->in[1]),
+          .y = bf16_of(exec, op->out),
+          .y_stride = stride_of(exec, op->out),
+          .rows = run->rows,
+          .width = value_of(exec, op->out)->width,
+          .gates = op->p.gate.heads },
     };
     lw_pool_run(exec->device->pool, head_gate_part, &job);
 }
@@ -200,10 +225,16 @@ static void run_conv(op_run *run)
     const lw_op *op = run->op;
     short_conv_job job = {
         exec->device->kernels,
-        { .x = bf16_of(exec, op->in[0]), .x_stride = stride_of(exec, op->in[0]), .y = bf16_of(exec, op->out),
-          .y_stride = stride_of(exec, op->out), .w = exec->vectors[op->weight.index],
-          .pages = exec->pages[op->state.index], .places = exec->places[exec->plan->states[op->state.index].group],
-          .rows = run->rows, .width = value_of(exec, op->out)->width, .taps = op->p.conv.taps },
+        { .x = bf16_of(exec, op->in[0]),
+          .x_stride = stride_of(exec, op->in[0]),
+          .y = bf16_of(exec, op->out),
+          .y_stride = stride_of(exec, op->out),
+          .w = exec->vectors[op->weight.index],
+          .pages = exec->pages[op->state.index],
+          .places = exec->places[exec->plan->states[op->state.index].group],
+          .rows = run->rows,
+          .width = value_of(exec, op->out)->width,
+          .taps = op->p.conv.taps },
     };
     lw_pool_run(exec->device->pool, short_conv_part, &job);
 }

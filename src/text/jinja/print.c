@@ -21,7 +21,7 @@ void lw__jinja_float_text(double real, char to[static 40])
         snprintf(text, sizeof text, "%.*e", digits - 1, real);
         if (strtod(text, NULL) == real) break;
     }
-    const int exponent = atoi(strchr(text, 'e') + 1);
+    const int exponent = (int)strtol(strchr(text, 'e') + 1, NULL, 10);
     if (exponent < REPR_EXPONENT_MIN || exponent >= REPR_EXPONENT_MAX) {
         snprintf(to, 40, "%s", text);
         return;
