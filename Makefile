@@ -51,9 +51,9 @@ $(if $(NOT_EXTRA),$(error EXTRA takes no $(NOT_EXTRA): what could change a sum s
 # gcc contracts a*b+c to fma unless told not to; where an fma is meant, the source says fma.
 NUMBERS := -ffp-contract=off
 CPP_FLAGS := -Isrc -Iinclude -D_GNU_SOURCE -DLW_VERSION='"$(VERSION)"' $(PACKAGE_FLAGS)
-# Expanded at each use: OPT and ISA differ by folder, below.
-C_FLAGS = $(EXTRA) -std=c17 $(OPT) $(NUMBERS) $(WARN) -pthread -ffile-prefix-map=$(CURDIR)=. \
-    $(SAN_$(VARIANT)) $(COVERAGE) $(ISA)
+# Expanded at each use, since OPT and ISA differ by folder. Only what the header declares is visible outside.
+C_FLAGS = $(EXTRA) -std=c17 $(OPT) $(NUMBERS) $(WARN) -pthread -fPIC -fvisibility=hidden \
+    -ffile-prefix-map=$(CURDIR)=. $(SAN_$(VARIANT)) $(COVERAGE) $(ISA)
 LD_FLAGS := $(EXTRA) -pthread -Wl,--as-needed $(SAN_$(VARIANT))
 LIBS := $(PACKAGE_LIBS) -lm
 
@@ -63,7 +63,9 @@ ifneq ($(shell uname -m),x86_64)
 SOURCES := $(filter-out src/device/cpu/avx%,$(SOURCES))
 endif
 OBJECTS := $(SOURCES:%.c=$(OUT)/%.o)
-LIBRARY := $(OUT)/liblanewise.a
+LIBRARY := $(OUT)/everything.a
+LIB_OBJECTS := $(filter-out $(OUT)/src/cli/% $(OUT)/src/serve/%,$(OBJECTS))
+LIBRARIES := $(if $(filter native,$(VARIANT)),$(BUILD)/liblanewise.a $(BUILD)/liblanewise.so)
 REF_OBJECTS := $(patsubst %.c,$(OUT)/%.o,$(sort $(wildcard tests/ref/*.c tests/fake/*.c)))
 TEST_SOURCES := $(sort $(wildcard tests/unit/*.c tests/law/*.c tests/golden/*.c))
 TESTS := $(TEST_SOURCES:%.c=$(OUT)/%)
@@ -86,22 +88,28 @@ ISAS := generic $(if $(call has_all,avx2 fma f16c),avx2) \
     $(if $(call has_all,avx512f avx512bw avx512dq avx512vl avx512_bf16),avx512bf16)
 
 # ---------------------------------------------------------------- build
-.PHONY: help all test check programs asan tsan nightly fuzz replay deps demo bench bench-quick install tidy \
-    format format-long compdb venv clean FORCE
+.PHONY: help all test check programs asan tsan nightly fuzz replay deps demo bench bench-quick install \
+    examples tidy format format-long compdb venv clean FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := all
 
 PROGRAM := $(if $(filter native,$(VARIANT)),$(BUILD)/lanewise,$(OUT)/lanewise)
-all: $(PROGRAM) $(TOOLS) ## build/lanewise and the tools
+all: $(PROGRAM) $(LIBRARIES) $(TOOLS) ## build/lanewise, the library and the tools
 
 $(BUILD)/lanewise: $(BUILD)/native/lanewise
 	@cp -f $< $@
 $(OUT)/lanewise: $(OUT)/src/main.o $(LIBRARY)
 	$(CC) $(LD_FLAGS) -o $@ $^ $(LIBS)
 $(LIBRARY): $(OBJECTS)
-	@rm -f $@
-	@ar rcsD $@ $^
+	@rm -f $@ && ar rcsD $@ $^
+# One object, whose only global names are those of the header.
+$(BUILD)/liblanewise.a: $(LIB_OBJECTS)
+	@$(CC) -r -nostdlib -o $(OUT)/lanewise.o $^ && objcopy --localize-hidden $(OUT)/lanewise.o
+	@rm -f $@ && ar rcsD $@ $(OUT)/lanewise.o
+$(BUILD)/liblanewise.so: $(LIB_OBJECTS)
+	@$(CC) -shared $(LD_FLAGS) -Wl,-soname,$(@F).0 -Wl,--no-undefined -o $@ $^ $(LIBS)
+	@ln -sf $(@F) $@.0
 
 # Flags of one instruction set stand only on the files of its folder; the choice is made at run time.
 # The kernels are written for the vectoriser; it does not change any sum without fast-math.
@@ -190,8 +198,7 @@ nightly: ## LW_TEST_LONG=1 natively and sanitized, -O0, clang, and ten minutes o
 
 $(VENV)/.done: tests/requirements.txt
 	@echo "  VENV $(VENV)"
-	@rm -rf $(VENV)
-	@python3 -m venv $(VENV)
+	@rm -rf $(VENV) && python3 -m venv $(VENV)
 	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
 venv: $(VENV)/.done ## build/venv: Python for tests, versions pinned in tests/requirements.txt
@@ -208,8 +215,7 @@ deps: ## installs missing packages with apt (YES=1: without asking; DEPS=ci: cla
 	@YES=$(YES) tools/deps build test $(DEPS)
 
 demo: ## installs, builds and talks to the small model that ships with the source
-	@YES=$(YES) tools/deps build
-	@$(MAKE) all
+	@YES=$(YES) tools/deps build && $(MAKE) all
 	@tools/demo
 
 bench: all ## measures the real shapes with random weights
@@ -218,10 +224,11 @@ bench-quick: all ## the same for the small model that ships with the source
 	@tools/bench --quick
 
 install: all ## PREFIX=/usr/local DESTDIR=
-	install -D -m 755 $(OUT)/lanewise $(DESTDIR)$(PREFIX)/bin/lanewise
-	install -D -m 644 docs/lanewise.1 $(DESTDIR)$(PREFIX)/share/man/man1/lanewise.1
-	install -d $(DESTDIR)$(PREFIX)/share/lanewise
-	cp -R models $(DESTDIR)$(PREFIX)/share/lanewise/
+	@PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) tools/install $(OUT) $(BUILD) $(VERSION)
+
+examples: all ## build/examples: small programs over build/liblanewise.so
+	@mkdir -p $(BUILD)/examples; $(foreach e,$(wildcard examples/*.c),$(CC) -std=c17 $(WARN) -Iinclude \
+	    -o $(BUILD)/$(basename $(e)) $(e) -L$(BUILD) -llanewise -Wl,-rpath,'$$ORIGIN/..' || exit 1;)
 
 CLANG_FORMAT = $(or $(shell command -v clang-format-14),clang-format) -i
 C_FILES = git ls-files -co --exclude-standard '*.c' '*.h'
@@ -238,8 +245,7 @@ compdb: ## compile_commands.json for clangd
 	    comma = "," } END { print "\n]" }' >compile_commands.json
 
 clean: ## removes what was built; build/venv stays
-	rm -rf $(BUILD)/native $(BUILD)/asan $(BUILD)/tsan $(BUILD)/fuzz $(BUILD)/plain $(BUILD)/ci \
-	    $(BUILD)/lanewise build-clang
+	rm -rf $(addprefix $(BUILD)/,native asan tsan fuzz plain ci examples lanewise liblanewise.*) build-clang
 
 -include $(OBJECTS:.o=.d) $(TESTS:=.d) $(CANARIES:=.d) $(DRIVERS:=.d) $(TOOLS:=.d) $(REF_OBJECTS:.o=.d) \
     $(FUZZERS:%=$(OUT)/tests/fuzz/fuzz_%.d) $(OUT)/tests/fuzz/replay_main.d $(OUT)/src/main.d

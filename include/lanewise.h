@@ -196,8 +196,8 @@ typedef struct lw_event {
 
 typedef struct lw_reply_counts {
     uint32_t prompt_tokens, cached_tokens, reply_tokens;
-    uint32_t drafts_offered, drafts_kept, rounds;
-    uint64_t queued_ns, prompt_ns, decode_ns;
+    uint32_t drafts_offered, drafts_kept, rounds; /* once it has ended */
+    uint64_t queued_ns, prompt_ns, decode_ns; /* once it has ended */
     uint64_t seed;
     char token_sha[13];           /* of the reply's ids so far */
 } lw_reply_counts;

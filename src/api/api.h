@@ -13,7 +13,6 @@
 
 #include "base/status.h"
 #include "family/family.h"
-#include "lane/engine.h"
 #include "lanewise.h"
 #include "text/chat.h"
 #include "text/tokenizer.h"
@@ -23,6 +22,7 @@ enum {
     LW__API_CHUNK_ROWS_MAX = 8192,
     LW__API_QUEUE_USUAL = 256,
     LW__API_QUEUE_MAX = 65536,
+    LW__API_LANES_MAX = 64,
     LW__API_ROUND_MS_MAX = 60000,
     LW__API_DRAFTS_USUAL = 8,
     LW__API_DRAFTS_MAX = 64,
@@ -96,7 +96,7 @@ struct lw_model {
     lw_checkpoint *checkpoint;
     lw_tokenizer *tokenizer;
     lw_chat_template *chat;      /* NULL: the model has none */
-    lw_engine *engine;
+    const lw_plan *plan;         /* of the rounds */
     lw__scratches *scratches;
     lw__rounds *rounds;
     lw__opening opening;
@@ -112,43 +112,49 @@ struct lw_model {
 
 /* ---- replies ---- */
 
-typedef enum lw__reply_state {
-    LW__REPLY_WAITING,
-    LW__REPLY_FILLING,
-    LW__REPLY_RUNNING,
-    LW__REPLY_DONE
-} lw__reply_state;
+typedef enum lw__reply_state { LW__REPLY_GOING, LW__REPLY_DONE } lw__reply_state;
+typedef struct lw__seat lw__seat;
 
 struct lw_reply {
     lw_model *model;
-    lw_reply *next;              /* in the order of opening */
+    lw__seat *seat;              /* its request in the lane core */
     int32_t *prompt;             /* [prompt_count] */
     uint32_t prompt_count;
-    lw_request_options options;
+    uint32_t marks[LW__API_MARKS_MAX];
+    uint32_t mark_count;
+    lw_request_options options;  /* judged; tokens_max is the true limit */
     lw__reply_state state;
     int32_t *tokens;             /* [tokens_max] */
+    float *logprobs;             /* [tokens_max]; NULL: not asked for */
+    uint8_t *top_counts;         /* [tokens_max] */
+    lw_token_logprob *tops;      /* [tokens_max][top_logprobs] */
     uint32_t drawn, read;        /* tokens drawn, and those told by lw_reply_read */
     uint32_t held_max;
     uint32_t rows_done, rows_told, rows;
+    bool has_ended_by_id;        /* the last token is one that ends replies */
+    bool is_cut;                 /* its reader ended it */
     bool end_told;
     lw_end end;
     lw_result result;
     lw_diag diag;                /* why a reply failed */
-    uint64_t opened_ns, admitted_ns, filled_ns, ended_ns; /* 0: not yet */
     lw_reply_counts counts;
 };
 
-/* Ends a reply for its reader; the lane is given back by the rounds. */
+/* Ends a reply for its reader; one that its reader cut keeps the end that the cut gave it. */
 void lw__reply_end(lw_reply *reply, lw_end end, lw_result result);
 bool lw__reply_is_held(const lw_reply *reply);
 
-lw_status lw__rounds_open(lw_model *model, lw_diag *d) LW_MUST_USE;
+/* Opens the lanes and fills in what only they know of the model's facts. */
+lw_status lw__rounds_open(lw_model *model, const lw_family *family, lw_diag *d) LW_MUST_USE;
 void lw__rounds_close(lw__rounds *rounds);
-/* LW_NO_ROOM: the queue is full. */
-lw_status lw__rounds_add(lw__rounds *rounds, lw_reply *reply, lw_diag *d) LW_MUST_USE;
-/* Forgets reply and frees its lane. */
-void lw__rounds_remove(lw__rounds *rounds, lw_reply *reply);
+/* LW_RESULT_BUSY: the queue is full. */
+lw_result lw__rounds_add(lw__rounds *rounds, lw_reply *reply, lw_error *error);
+/* Ends reply now; its lane is free. */
+void lw__rounds_remove(lw_reply *reply);
+/* Looks again at whether the reply is held. */
+void lw__rounds_hold(lw_reply *reply);
 lw_result lw__rounds_step(lw__rounds *rounds, bool *worked, lw_error *error);
 void lw__rounds_count(const lw__rounds *rounds, lw_model_counts *counts);
+void lw__seat_free(lw__seat *seat);
 
 #endif

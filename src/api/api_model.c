@@ -74,20 +74,6 @@ static lw_status sampling_read(lw_model *model, lw_diag *d)
     return status;
 }
 
-static lw_status engine_open(lw_model *model, lw_diag *d)
-{
-    const lw_model_options *options = &model->options;
-    const lw_engine_options engine = {
-        .device = options->device,
-        .device_options = { .threads = options->threads, .isa = options->isa },
-        .lanes = options->lanes,
-        .context = options->context,
-        .chunk_rows = options->chunk_rows,
-        .progress = { .step = options->progress, .context = options->progress_context },
-    };
-    return lw_engine_open(model->checkpoint, &engine, &model->engine, d);
-}
-
 /* The format of most of the weights' bytes. */
 static void format_find(lw_model *model, const lw_plan *plan)
 {
@@ -107,45 +93,37 @@ static void format_find(lw_model *model, const lw_plan *plan)
     }
 }
 
-static lw_status facts_fill(lw_model *model, lw_diag *d)
+/* Context, lanes, chunk rows and cache stand already: the lanes know them. */
+static void facts_fill(lw_model *model, const lw_family *family)
 {
-    const lw_plan *plan = lw_engine_plan(model->engine);
-    const lw_family *family = NULL;
-    const lw_status status = lw_family_find(model->checkpoint, &family, d);
-    if (status != LW_OK) return status;
-    lw_engine_describe(model->engine, model->device, sizeof model->device);
+    const lw_plan *plan = model->plan;
+    lw_model_facts *facts = &model->facts;
     format_find(model, plan);
-    uint64_t weight_bytes = 0;
-    for (uint32_t i = 0; i < plan->weight_count; i++) weight_bytes += lw_weight_bytes(&plan->weights[i]);
-    model->facts = (lw_model_facts){
-        .family = family->name,
-        .format = model->format,
-        .device = model->device,
-        .weight_bytes = weight_bytes,
-        .vocab = plan->vocab,
-        .context = lw_engine_context(model->engine),
-        .context_model = lw_family_context(model->checkpoint),
-        .lanes = 1,
-        .chunk_rows = lw_engine_chunk_rows(model->engine),
-        .has_template = model->chat != NULL,
-        .end_ids = model->end_ids,
-        .end_id_count = model->end_id_count,
-        .sampling = model->sampling,
-        .think_open = model->think_open_id >= 0 ? "<think>" : NULL,
-        .think_close = model->think_close_id >= 0 ? "</think>" : NULL,
-    };
-    return LW_OK;
+    for (uint32_t i = 0; i < plan->weight_count; i++)
+        facts->weight_bytes += lw_weight_bytes(&plan->weights[i]);
+    facts->family = family->name;
+    facts->format = model->format;
+    facts->device = model->device;
+    facts->vocab = plan->vocab;
+    facts->context_model = lw_family_context(model->checkpoint);
+    facts->has_template = model->chat != NULL;
+    facts->end_ids = model->end_ids;
+    facts->end_id_count = model->end_id_count;
+    facts->sampling = model->sampling;
+    facts->think_open = model->think_open_id >= 0 ? "<think>" : NULL;
+    facts->think_close = model->think_close_id >= 0 ? "</think>" : NULL;
 }
 
 static lw_status parts_open(lw_model *model, const char *dir, lw_diag *d)
 {
+    const lw_family *family = NULL;
     lw_status status = folder_check(dir, d);
     if (status == LW_OK) status = lw_checkpoint_open(dir, &model->checkpoint, d);
+    if (status == LW_OK) status = lw_family_find(model->checkpoint, &family, d);
     if (status == LW_OK) status = texts_open(model, dir, d);
     if (status == LW_OK) status = sampling_read(model, d);
-    if (status == LW_OK) status = engine_open(model, d);
-    if (status == LW_OK) status = facts_fill(model, d);
-    if (status == LW_OK) status = lw__rounds_open(model, d);
+    if (status == LW_OK) status = lw__rounds_open(model, family, d);
+    if (status == LW_OK) facts_fill(model, family);
     return status;
 }
 
@@ -173,7 +151,6 @@ void lw_model_close(lw_model *model)
 {
     if (model == NULL) return;
     lw__rounds_close(model->rounds);
-    lw_engine_close(model->engine);
     lw_chat_template_close(model->chat);
     lw__scratches_free(model->scratches);
     lw_tokenizer_close(model->tokenizer);

@@ -55,13 +55,14 @@ lw_result lw__api_model_options(const lw_model_options *options, lw_model_option
     if (result != LW_RESULT_OK) return result;
     const whole_range ranges[] = {
         { "threads", out->threads, LW_POOL_THREADS_MAX },
-        { "lanes", out->lanes, LW_LIMIT_LANES },
+        { "lanes", out->lanes, LW__API_LANES_MAX },
         { "context", out->context, LW_LIMIT_CONTEXT },
         { "chunk_rows", out->chunk_rows, LW__API_CHUNK_ROWS_MAX },
         { "queue", out->queue, LW__API_QUEUE_MAX },
         { "round_ms", out->round_ms, LW__API_ROUND_MS_MAX },
         { "drafts_max", out->drafts_max, LW__API_DRAFTS_MAX },
     };
+    if (out->drafts_max == 0) out->drafts_max = LW__API_DRAFTS_USUAL;
     return wholes_check(ranges, sizeof ranges / sizeof ranges[0], error);
 }
 

@@ -3,7 +3,6 @@
  */
 #include "api/api.h"
 
-#include "base/clock.h"
 #include "base/sha256.h"
 
 #include <inttypes.h>
@@ -32,9 +31,23 @@ static lw_result tokens_max_judge(const lw_model *model, size_t prompt_count, lw
 static void reply_free(lw_reply *reply)
 {
     if (reply == NULL) return;
+    lw__seat_free(reply->seat);
     free(reply->prompt);
     free(reply->tokens);
+    free(reply->logprobs);
+    free(reply->top_counts);
+    free(reply->tops);
     free(reply);
+}
+
+static bool logprobs_take(lw_reply *reply)
+{
+    const size_t tokens = (size_t)reply->options.tokens_max + 1;
+    if (reply->options.top_logprobs < 0) return true;
+    reply->logprobs = calloc(tokens, sizeof *reply->logprobs);
+    reply->top_counts = calloc(tokens, sizeof *reply->top_counts);
+    reply->tops = calloc(tokens * ((size_t)reply->options.top_logprobs + 1), sizeof *reply->tops);
+    return reply->logprobs != NULL && reply->top_counts != NULL && reply->tops != NULL;
 }
 
 static lw_reply *reply_make(lw_model *model, const lw_prompt *prompt, const lw_request_options *options)
@@ -46,17 +59,18 @@ static lw_reply *reply_make(lw_model *model, const lw_prompt *prompt, const lw_r
         .model = model,
         .prompt = malloc(count * sizeof *reply->prompt),
         .prompt_count = (uint32_t)count,
+        .mark_count = prompt->mark_count,
         .tokens = calloc((size_t)options->tokens_max + 1, sizeof *reply->tokens),
         .options = *options,
         .held_max = UINT32_MAX,
         .rows = (uint32_t)count,
-        .opened_ns = lw_clock_ns(),
     };
-    if (reply->prompt == NULL || reply->tokens == NULL) {
+    if (reply->prompt == NULL || reply->tokens == NULL || !logprobs_take(reply)) {
         reply_free(reply);
         return NULL;
     }
     memcpy(reply->prompt, prompt->ids.ids, count * sizeof *reply->prompt);
+    memcpy(reply->marks, prompt->marks, sizeof reply->marks);
     reply->counts.prompt_tokens = reply->prompt_count;
     reply->counts.seed = options->has_seed ? options->seed : lw_prompt_seed(reply->prompt, count, 0);
     return reply;
@@ -72,12 +86,10 @@ lw_result lw_reply_open(lw_model *model, const lw_prompt *prompt, const lw_reque
     if (result != LW_RESULT_OK) return result;
     lw_reply *reply = reply_make(model, prompt, &judged);
     if (reply == NULL) return lw__api_fail(error, LW_RESULT_NO_ROOM, "", "no memory for a reply");
-    lw_diag d;
-    const lw_status status = lw__rounds_add(model->rounds, reply, &d);
-    if (status != LW_OK) {
+    result = lw__rounds_add(model->rounds, reply, error);
+    if (result != LW_RESULT_OK) {
         reply_free(reply);
-        return status == LW_NO_ROOM ? lw__api_fail(error, LW_RESULT_BUSY, "", "%s", d.text)
-                                    : lw__api_status(error, status, "", &d);
+        return result;
     }
     *out = reply;
     return LW_RESULT_OK;
@@ -85,11 +97,11 @@ lw_result lw_reply_open(lw_model *model, const lw_prompt *prompt, const lw_reque
 
 void lw__reply_end(lw_reply *reply, lw_end end, lw_result result)
 {
-    if (reply->state == LW__REPLY_DONE) return;
+    LW_ASSERT(reply->state != LW__REPLY_DONE);
     reply->state = LW__REPLY_DONE;
+    if (reply->is_cut) return;
     reply->end = end;
     reply->result = result;
-    reply->ended_ns = lw_clock_ns();
 }
 
 bool lw__reply_is_held(const lw_reply *reply)
@@ -97,12 +109,18 @@ bool lw__reply_is_held(const lw_reply *reply)
     return lw_reply_waiting(reply) > reply->held_max;
 }
 
-static bool is_end_id(const lw_model *model, int32_t id)
+static void token_tell(lw_reply *reply, lw_event *event)
 {
-    for (size_t i = 0; i < model->end_id_count; i++) {
-        if (model->end_ids[i] == id) return true;
+    const uint32_t at = reply->read++;
+    event->kind = LW_EVENT_TOKEN;
+    event->id = reply->tokens[at];
+    event->is_end_token = reply->has_ended_by_id && reply->read == reply->drawn;
+    if (reply->logprobs != NULL) {
+        event->logprob = reply->logprobs[at];
+        event->top = reply->tops + (size_t)at * (size_t)reply->options.top_logprobs;
+        event->top_count = reply->top_counts[at];
     }
-    return false;
+    if (reply->state != LW__REPLY_DONE) lw__rounds_hold(reply);
 }
 
 void lw_reply_read(lw_reply *reply, lw_event *event)
@@ -112,9 +130,7 @@ void lw_reply_read(lw_reply *reply, lw_event *event)
         event->kind = LW_EVENT_FILLING;
         reply->rows_told = reply->rows_done;
     } else if (reply->read < reply->drawn) {
-        event->kind = LW_EVENT_TOKEN;
-        event->id = reply->tokens[reply->read++];
-        event->is_end_token = !reply->options.ignore_end && is_end_id(reply->model, event->id);
+        token_tell(reply, event);
     } else if (reply->state == LW__REPLY_DONE && !reply->end_told) {
         event->kind = LW_EVENT_END;
         event->end = reply->end;
@@ -132,20 +148,18 @@ uint32_t lw_reply_waiting(const lw_reply *reply)
 void lw_reply_hold(lw_reply *reply, uint32_t held_max)
 {
     reply->held_max = held_max;
+    if (reply->state != LW__REPLY_DONE) lw__rounds_hold(reply);
 }
 
-/* Whatever ended a reply first, tokens that nobody read are no longer part of it. */
+/* Whatever ends a reply first, tokens that nobody read are no longer part of it. */
 static void reply_cut(lw_reply *reply, lw_end end)
 {
     if (reply->end_told) return;
     reply->drawn = reply->read;
-    if (reply->state == LW__REPLY_DONE) {
-        reply->end = end;
-        reply->result = end == LW_END_CANCELLED ? LW_RESULT_CANCELLED : LW_RESULT_OK;
-        return;
-    }
-    lw__rounds_remove(reply->model->rounds, reply);
-    lw__reply_end(reply, end, end == LW_END_CANCELLED ? LW_RESULT_CANCELLED : LW_RESULT_OK);
+    reply->is_cut = true;
+    reply->end = end;
+    reply->result = end == LW_END_CANCELLED ? LW_RESULT_CANCELLED : LW_RESULT_OK;
+    if (reply->state != LW__REPLY_DONE) lw__rounds_remove(reply);
 }
 
 void lw_reply_stop(lw_reply *reply)
@@ -158,26 +172,16 @@ void lw_reply_cancel(lw_reply *reply)
     reply_cut(reply, LW_END_CANCELLED);
 }
 
-static uint64_t span(uint64_t begin, uint64_t end, uint64_t now)
-{
-    if (begin == 0) return 0;
-    return (end != 0 ? end : now) - begin;
-}
-
 void lw_reply_read_counts(const lw_reply *reply, lw_reply_counts *counts)
 {
-    const uint64_t now = reply->ended_ns != 0 ? reply->ended_ns : lw_clock_ns();
     *counts = reply->counts;
     counts->reply_tokens = reply->drawn;
-    counts->queued_ns = span(reply->opened_ns, reply->admitted_ns, now);
-    counts->prompt_ns = span(reply->admitted_ns, reply->filled_ns, now);
-    counts->decode_ns = span(reply->filled_ns, reply->ended_ns, now);
     lw_token_sha(reply->tokens, reply->drawn, counts->token_sha);
 }
 
 void lw_reply_close(lw_reply *reply)
 {
     if (reply == NULL) return;
-    if (reply->state != LW__REPLY_DONE) lw__rounds_remove(reply->model->rounds, reply);
+    if (reply->state != LW__REPLY_DONE) lw__rounds_remove(reply);
     reply_free(reply);
 }

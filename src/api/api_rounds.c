@@ -1,162 +1,219 @@
-/* Who computes next: one lane, replies in the order of opening. */
-#include "api/api.h"
+/* Replies and the lane core: a reply is one request of the core, whose callbacks fill the reply's array. */
+#include "api/api_lanes.h"
 
 #include "base/clock.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct lw__rounds {
-    lw_model *model;
-    lw_stream *stream;
-    lw_sampler *sampler;
-    lw_reply *first, *last;      /* waiting, in order */
-    lw_reply *active;
-    uint32_t waiting;
-    lw_model_counts counts;
+    lw__lanes lanes;
+    bool is_closing;
+    lw_status lost;              /* LW_DEVICE_LOST once a reply ended by it */
+    lw_diag diag;                /* of lost */
+    uint64_t reply_tokens;
 };
 
-lw_status lw__rounds_open(lw_model *model, lw_diag *d)
+/* What the core borrows of a reply. */
+struct lw__seat {
+    lw_request request;
+    lw_bias *biases;             /* [bias_count] */
+    uint64_t id;
+    bool is_held;
+    lw__rounds *rounds;
+};
+
+lw_status lw__rounds_open(lw_model *model, const lw_family *family, lw_diag *d)
 {
     lw__rounds *rounds = calloc(1, sizeof *rounds);
     if (rounds == NULL) return lw_fail(d, LW_NO_ROOM, "no memory for lanes");
-    rounds->model = model;
     model->rounds = rounds;
-    const lw_status status = lw_stream_open(model->engine, &rounds->stream, d);
-    return status != LW_OK ? status : lw_sampler_make(model->facts.vocab, &rounds->sampler, d);
+    const lw_status status = lw__lanes_open(&rounds->lanes, model, family, d);
+    if (status != LW_OK) return status;
+    const lw__lanes *lanes = &rounds->lanes;
+    model->plan = &lanes->plan;
+    model->facts.context = lanes->context;
+    model->facts.lanes = lanes->lane_count;
+    model->facts.chunk_rows = lanes->rows_max;
+    model->facts.cache_bytes = lanes->cache_bytes;
+    lanes->table->describe(lanes->device, model->device, sizeof model->device);
+    return LW_OK;
 }
 
 void lw__rounds_close(lw__rounds *rounds)
 {
     if (rounds == NULL) return;
-    lw_sampler_free(rounds->sampler);
-    lw_stream_close(rounds->stream);
+    rounds->is_closing = true;
+    lw__lanes_close(&rounds->lanes);
     free(rounds);
 }
 
-static lw_status penalties_refuse(const lw_request_options *options, lw_diag *d)
-{
-    const lw_sampling_options *s = &options->sampling;
-    const bool penalises =
-        s->repetition_penalty != 1.0 || s->presence_penalty != 0.0 || s->frequency_penalty != 0.0;
-    if (!penalises && options->bias_count == 0 && options->top_logprobs < 0) return LW_OK;
-    return lw_fail(d, LW_UNSUPPORTED, "penalties, logit_bias and logprobs are not served");
-}
+/* ---- what the core tells ---- */
 
-lw_status lw__rounds_add(lw__rounds *rounds, lw_reply *reply, lw_diag *d)
+static bool on_token(void *context, const lw_token_event *event)
 {
-    const uint32_t asked = rounds->model->options.queue, queue = asked != 0 ? asked : LW__API_QUEUE_USUAL;
-    if (rounds->waiting == queue) return lw_fail(d, LW_NO_ROOM, "%u requests wait already", queue);
-    const lw_status status = penalties_refuse(&reply->options, d);
-    if (status != LW_OK) return status;
-    if (rounds->last != NULL) rounds->last->next = reply;
-    else rounds->first = reply;
-    rounds->last = reply;
-    rounds->waiting++;
-    return LW_OK;
-}
-
-void lw__rounds_remove(lw__rounds *rounds, lw_reply *reply)
-{
-    if (rounds->active == reply) {
-        rounds->active = NULL;
-        lw_stream_reset(rounds->stream);
-        return;
+    lw_reply *reply = context;
+    const uint32_t at = reply->drawn++;
+    LW_ASSERT(at < (uint64_t)reply->options.tokens_max);
+    reply->tokens[at] = event->id;
+    reply->seat->rounds->reply_tokens++;
+    if (reply->logprobs != NULL) {
+        const uint32_t room = (uint32_t)reply->options.top_logprobs;
+        reply->logprobs[at] = (float)event->logprob;
+        reply->top_counts[at] = (uint8_t)(event->top_count < room ? event->top_count : room);
+        for (uint32_t i = 0; i < reply->top_counts[at]; i++) {
+            reply->tops[(size_t)at * room + i] =
+                (lw_token_logprob){ .id = event->top[i].id, .logprob = (float)event->top[i].value };
+        }
     }
-    lw_reply *before = NULL;
-    for (lw_reply *at = rounds->first; at != NULL; before = at, at = at->next) {
-        if (at != reply) continue;
-        if (before != NULL) before->next = at->next;
-        else rounds->first = at->next;
-        if (rounds->last == at) rounds->last = before;
-        rounds->waiting--;
-        return;
-    }
-}
-
-static bool admit(lw__rounds *rounds)
-{
-    lw_reply *reply = rounds->first;
-    if (rounds->active != NULL || reply == NULL) return rounds->active != NULL;
-    lw__rounds_remove(rounds, reply);
-    reply->next = NULL;
-    reply->state = LW__REPLY_FILLING;
-    reply->admitted_ns = lw_clock_ns();
-    rounds->active = reply;
-    rounds->counts.prompt_tokens += reply->prompt_count;
+    reply->seat->is_held = lw__reply_is_held(reply);
     return true;
 }
 
-static lw_status fill(lw__rounds *rounds, lw_reply *reply, lw_diag *d)
+static void on_filled(void *context, uint32_t rows_done, uint32_t rows)
 {
-    const uint32_t left = reply->prompt_count - reply->rows_done, chunk = rounds->model->facts.chunk_rows;
-    const uint32_t count = left < chunk ? left : chunk;
-    const lw_status status = lw_stream_forward(rounds->stream, reply->prompt + reply->rows_done, count,
-                                               count == left ? LW_WANTED_LAST : LW_WANTED_NONE, d);
-    if (status != LW_OK) return status;
-    lw_stream_commit(rounds->stream, count);
-    reply->rows_done += count;
-    rounds->counts.rows += count;
-    if (count < left) return LW_OK;
-    reply->filled_ns = lw_clock_ns();
-    reply->state = LW__REPLY_RUNNING;
-    if (reply->options.tokens_max == 0) lw__reply_end(reply, LW_END_LENGTH, LW_RESULT_OK);
-    return LW_OK;
+    lw_reply *reply = context;
+    reply->rows_done = rows_done;
+    reply->rows = rows;
+    reply->counts.cached_tokens = reply->prompt_count - rows;
 }
 
-static bool is_end_id(const lw_reply *reply, int32_t id)
+static void on_end(void *context, const lw_end_event *event)
 {
-    const lw_model *model = reply->model;
-    for (size_t i = 0; i < model->end_id_count && !reply->options.ignore_end; i++) {
-        if (model->end_ids[i] == id) return true;
+    lw_reply *reply = context;
+    const lw_request_counts *counts = &event->counts;
+    reply->counts.cached_tokens = counts->cached_tokens;
+    reply->counts.drafts_offered = counts->drafted;
+    reply->counts.drafts_kept = counts->kept;
+    reply->counts.rounds = counts->rounds;
+    reply->counts.queued_ns = counts->wait_ns;
+    reply->counts.prompt_ns = counts->prompt_ns;
+    reply->counts.decode_ns = counts->decode_ns;
+    reply->has_ended_by_id = event->status == LW_OK && event->finish == LW_FINISH_END;
+    lw_end end = event->finish == LW_FINISH_LENGTH ? LW_END_LENGTH : LW_END_STOP;
+    if (event->status == LW_CANCELLED) end = LW_END_CANCELLED;
+    else if (event->status != LW_OK) end = LW_END_FAILED;
+    /* Bad input at this point is logits that define no draw. */
+    const lw_result result =
+        event->status == LW_BAD_INPUT ? LW_RESULT_BROKEN : lw__api_result_of(event->status);
+    snprintf(reply->diag.text, sizeof reply->diag.text, "%s", event->text);
+    if (event->status == LW_DEVICE_LOST) {
+        reply->seat->rounds->lost = event->status;
+        reply->seat->rounds->diag = reply->diag;
     }
-    return false;
+    lw__reply_end(reply, end, result);
+    reply->end_told = reply->seat->rounds->is_closing;
 }
 
-static lw_status draw(lw__rounds *rounds, lw_reply *reply, lw_diag *d)
+/* ---- what the core is told ---- */
+
+static void penalties_fill(const lw_request_options *options, lw_bias *biases, lw_penalties *out)
 {
-    const lw_sampling_options *s = &reply->options.sampling;
-    const lw_sampling sampling = { .temperature = s->temperature, .top_k = s->top_k, .top_p = s->top_p,
-                                   .min_p = s->min_p, .seed = reply->counts.seed };
-    const float *logits = NULL;
-    int32_t id = 0;
-    lw_status status = lw_stream_logits(rounds->stream, 0, &logits, d);
-    if (status == LW_OK)
-        status = lw_sampler_draw(rounds->sampler, &sampling, logits, rounds->model->facts.vocab,
-                                 lw_stream_committed(rounds->stream), &id, d);
-    if (status != LW_OK) return status;
-    reply->tokens[reply->drawn++] = id;
-    reply->counts.rounds++;
-    rounds->counts.reply_tokens++;
-    if (is_end_id(reply, id)) lw__reply_end(reply, LW_END_STOP, LW_RESULT_OK);
-    else if (reply->drawn == reply->options.tokens_max) lw__reply_end(reply, LW_END_LENGTH, LW_RESULT_OK);
-    if (reply->state == LW__REPLY_DONE) return LW_OK;
-    status = lw_stream_forward(rounds->stream, &id, 1, LW_WANTED_LAST, d);
-    if (status == LW_OK) lw_stream_commit(rounds->stream, 1);
-    rounds->counts.rows++;
-    return status;
+    for (size_t i = 0; i < options->bias_count; i++)
+        biases[i] = (lw_bias){ .id = options->biases[i].id, .value = options->biases[i].bias };
+    *out = (lw_penalties){
+        .repetition = (float)options->sampling.repetition_penalty,
+        .presence = (float)options->sampling.presence_penalty,
+        .frequency = (float)options->sampling.frequency_penalty,
+        .biases = biases,
+        .bias_count = (uint32_t)options->bias_count,
+    };
+}
+
+static void request_fill(const lw_reply *reply, lw__seat *seat)
+{
+    const lw_request_options *options = &reply->options;
+    const lw_sampling_options *s = &options->sampling;
+    seat->request = (lw_request){
+        .prompt = reply->prompt,
+        .prompt_count = reply->prompt_count,
+        .tokens_max = (uint32_t)options->tokens_max,
+        .sampling = { .temperature = s->temperature,
+                      .top_k = s->top_k,
+                      .top_p = s->top_p,
+                      .min_p = s->min_p,
+                      .seed = reply->counts.seed },
+        .end_ids = reply->model->end_ids,
+        .end_id_count = (uint32_t)reply->model->end_id_count,
+        .ignore_end = options->ignore_end,
+        .draft = !options->drafts_off,
+        .is_held = &seat->is_held,
+        .logprobs = options->top_logprobs,
+        .marks = reply->marks,
+        .mark_count = reply->mark_count,
+        .token = on_token,
+        .filled = on_filled,
+        .end = on_end,
+        .context = (void *)(uintptr_t)reply,
+    };
+    penalties_fill(options, seat->biases, &seat->request.penalties);
+}
+
+void lw__seat_free(lw__seat *seat)
+{
+    if (seat == NULL) return;
+    free(seat->biases);
+    free(seat);
+}
+
+lw_result lw__rounds_add(lw__rounds *rounds, lw_reply *reply, lw_error *error)
+{
+    const uint32_t asked = reply->model->options.queue, queue = asked != 0 ? asked : LW__API_QUEUE_USUAL;
+    if (lw_core_read_counts(rounds->lanes.core).waiting >= queue)
+        return lw__api_fail(error, LW_RESULT_BUSY, "", "%u requests wait already; ask again later", queue);
+    lw__seat *seat = calloc(1, sizeof *seat);
+    if (seat == NULL) return lw__api_fail(error, LW_RESULT_NO_ROOM, "", "no memory for a request");
+    reply->seat = seat;
+    seat->rounds = rounds;
+    seat->biases = calloc(reply->options.bias_count + 1, sizeof *seat->biases);
+    if (seat->biases == NULL) return lw__api_fail(error, LW_RESULT_NO_ROOM, "", "no memory for a request");
+    request_fill(reply, seat);
+    lw_diag d;
+    return lw__api_status(error, lw_core_submit(rounds->lanes.core, &seat->request, &seat->id, &d), "", &d);
+}
+
+void lw__rounds_remove(lw_reply *reply)
+{
+    LW_ASSERT(reply->state != LW__REPLY_DONE);
+    lw_core_cancel(reply->seat->rounds->lanes.core, reply->seat->id);
+    LW_ASSERT(reply->state == LW__REPLY_DONE);
+}
+
+void lw__rounds_hold(lw_reply *reply)
+{
+    reply->seat->is_held = lw__reply_is_held(reply);
 }
 
 lw_result lw__rounds_step(lw__rounds *rounds, bool *worked, lw_error *error)
 {
-    *worked = false;
-    if (!admit(rounds) || lw__reply_is_held(rounds->active)) return LW_RESULT_OK;
-    lw_reply *reply = rounds->active;
-    *worked = true;
-    rounds->counts.rounds++;
-    const lw_status status = reply->state == LW__REPLY_FILLING ? fill(rounds, reply, &reply->diag)
-                                                               : draw(rounds, reply, &reply->diag);
-    if (status != LW_OK)
-        lw__reply_end(reply, LW_END_FAILED,
-                      status == LW_BAD_INPUT ? LW_RESULT_BROKEN : lw__api_result_of(status));
-    if (reply->state == LW__REPLY_DONE) lw__rounds_remove(rounds, reply);
-    if (status == LW_DEVICE_LOST) return lw__api_status(error, status, "", &reply->diag);
-    return LW_RESULT_OK;
+    *worked = rounds->lost == LW_OK && lw_core_round(rounds->lanes.core);
+    return lw__api_status(error, rounds->lost, "", &rounds->diag);
 }
 
 void lw__rounds_count(const lw__rounds *rounds, lw_model_counts *counts)
 {
-    *counts = rounds->counts;
-    counts->replies_running = rounds->active != NULL;
-    counts->replies_waiting = rounds->waiting;
-    counts->lanes = 1;
+    const lw_core_counts core = lw_core_read_counts(rounds->lanes.core);
+    *counts = (lw_model_counts){
+        .replies_running = core.filling + core.running,
+        .replies_waiting = core.waiting,
+        .lanes = rounds->lanes.lane_count,
+        .prompt_tokens = core.prompt_tokens,
+        .cached_tokens = core.cached_tokens,
+        .reply_tokens = rounds->reply_tokens,
+        .rounds = core.rounds,
+        .rows = core.rows,
+        .drafts_offered = core.drafted,
+        .drafts_kept = core.kept,
+        .cache_bytes = core.cache_bytes,
+        .cache_entries = core.cache_entries,
+        .cache_hits = core.cache.hits,
+        .cache_misses = core.cache.misses,
+        .cache_evicted = core.cache.evicted,
+    };
+    for (uint32_t g = 0; g < rounds->lanes.pool.group_count; g++) {
+        const lw_page_group *group = &rounds->lanes.pool.groups[g];
+        counts->pages += group->count;
+        counts->pages_used += group->count - group->free_count;
+    }
 }

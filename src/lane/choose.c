@@ -18,11 +18,11 @@ static uint32_t rows_known(const lw__lane *lane)
 static void choose_running(const lw_core *core, lw__round *round)
 {
     uint32_t needed = 0;
-    for (uint32_t i = 0; i < core->options.lanes; i++) needed += core->lanes[i].state == LW__LANE_RUNNING;
+    for (uint32_t i = 0; i < core->options.lanes; i++) needed += lw__lane_runs(&core->lanes[i]);
     uint32_t spare = core->options.rows_max - core->options.lanes;
     for (uint32_t i = 0; i < core->options.lanes; i++) {
         const lw__lane *lane = &core->lanes[i];
-        if (lane->state != LW__LANE_RUNNING) continue;
+        if (!lw__lane_runs(lane)) continue;
         const uint32_t more = rows_known(lane) - 1 < spare ? rows_known(lane) - 1 : spare;
         spare -= more;
         round->shares[round->share_count++] = (lw__share){ .lane = i, .known = 1 + more,

@@ -251,7 +251,7 @@ static void lane_draft(lw_core *core, uint32_t index)
     lw__lane *lane = &core->lanes[index];
     const lw_request *request = lane->job.request;
     lane->draft.count = 0;
-    if (lane->state != LW__LANE_RUNNING || !request->draft) return;
+    if (!lw__lane_runs(lane) || !request->draft) return;
     const uint32_t left = request->tokens_max - lane->counts.tokens;
     const uint32_t limit = lw_depth_limit(&lane->depth, core->options.drafts_max);
     const uint32_t room = left - 1 < limit ? left - 1 : limit;
@@ -330,6 +330,14 @@ static void round_fail(lw_core *core, const lw__round *round, lw_status status, 
     }
 }
 
+static bool has_held(const lw_core *core)
+{
+    for (uint32_t i = 0; i < core->options.lanes; i++) {
+        if (core->lanes[i].state == LW__LANE_RUNNING && !lw__lane_runs(&core->lanes[i])) return true;
+    }
+    return false;
+}
+
 bool lw_core_round(lw_core *core)
 {
     LW_ASSERT(!core->is_in_round);
@@ -351,7 +359,7 @@ bool lw_core_round(lw_core *core)
             round_fail(core, round, status, &d);
         }
     }
-    LW_ASSERT(works || core->queue_count == 0);
+    LW_ASSERT(works || core->queue_count == 0 || has_held(core));
     core->is_in_round = false;
     return works;
 }

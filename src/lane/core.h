@@ -111,6 +111,7 @@ typedef struct lw_request {
     uint32_t end_id_count;
     bool ignore_end;
     bool draft;                          /* false: one row a round */
+    const bool *is_held;                 /* true: its reply pauses and keeps its lane; may be NULL */
     int32_t logprobs;                    /* most likely ids told with each token; -1: no log-probabilities */
     const uint32_t *marks;               /* ascending positions in the prompt where an entry is worth keeping */
     uint32_t mark_count;

@@ -88,6 +88,13 @@ struct lw_core {
 
 uint64_t lw__core_now(const lw_core *core);
 
+/* A running lane that takes rows: its reader keeps up. */
+static inline bool lw__lane_runs(const lw__lane *lane)
+{
+    const bool *is_held = lane->state == LW__LANE_RUNNING ? lane->job.request->is_held : NULL;
+    return lane->state == LW__LANE_RUNNING && (is_held == NULL || !*is_held);
+}
+
 /* ---- seat.c ---- */
 
 /* Pages of group g that a request may hold at once; pure. */

@@ -13,7 +13,7 @@ static void model_options_are_refused_by_name(void **state)
     } cases[] = {
         { { .struct_bytes = 3 }, "struct_bytes" },
         { { .struct_bytes = sizeof(lw_model_options), .threads = 257 }, "threads" },
-        { { .struct_bytes = sizeof(lw_model_options), .lanes = 257 }, "lanes" },
+        { { .struct_bytes = sizeof(lw_model_options), .lanes = 65 }, "lanes" },
         { { .struct_bytes = sizeof(lw_model_options), .context = (1 << 22) + 1 }, "context" },
         { { .struct_bytes = sizeof(lw_model_options), .chunk_rows = 8193 }, "chunk_rows" },
         { { .struct_bytes = sizeof(lw_model_options), .queue = 65537 }, "queue" },
