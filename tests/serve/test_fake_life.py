@@ -1,4 +1,4 @@
-"""Clients that leave, read slowly or come in crowds; a server that is told to stop. What is left must be as before."""
+"""Clients that leave, read slowly or come in crowds; a server told to stop. What is left must be as before."""
 
 import json
 import os
