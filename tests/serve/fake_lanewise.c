@@ -1,4 +1,5 @@
 /* The public API with canned replies, so that tests of the server are fast and say exactly which tokens come.
+ * It is linked before the library, in place of src/api.
  *
  * The model's "folder" is its options: fake:lanes=2,queue=4,token_us=1000,row_us=10,context=4096,chunk=64.
  * Its vocabulary is the 256 bytes and a few special tokens. What it replies stands in the last [[...]] of the
