@@ -243,11 +243,11 @@ def test_second_signal(tmp_path):
         stream = ask(server, chat(FOREVER, stream=True))
         read_until(stream, b'"content":"a"')
         server.process.send_signal(signal.SIGTERM)
-        server_says = server.get("/health")[0]
-        assert server_says == 503 and server.process.poll() is None
+        server.wait_for(lambda h: h["status"] == "shutting down")
+        assert server.process.poll() is None
         begun = time.monotonic()
         server.process.send_signal(signal.SIGTERM)
-        assert server.process.wait(5) == 0 and time.monotonic() - begun < 1
+        assert server.process.wait(5) == 0 and time.monotonic() - begun < 3
 
 
 def test_idle_end_is_quick(tmp_path):
@@ -255,7 +255,7 @@ def test_idle_end_is_quick(tmp_path):
         idle = server.connect()
         begun = time.monotonic()
         server.process.send_signal(signal.SIGTERM)
-        assert server.process.wait(5) == 0 and time.monotonic() - begun < 1
+        assert server.process.wait(5) == 0 and time.monotonic() - begun < 3
         idle.close()
 
 

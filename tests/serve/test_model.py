@@ -3,6 +3,8 @@
 import concurrent.futures
 import json
 import os
+import shutil
+import subprocess
 
 import openai
 import pytest
@@ -165,3 +167,62 @@ def test_terminated_while_streaming(tmp_path_factory):
     assert sock.recv(100)
     assert server.stop() == 0
     assert served.read_all(sock).endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n")
+
+
+def test_conversation_resumes(server):
+    """Ten turns, an edited turn: each resumes from what was kept, and equals a reply without the cache."""
+    messages = []
+    for turn in range(10):
+        messages.append({"role": "user", "content": f"turn {turn}: go on"})
+        body = server.ok(CHAT, {"messages": messages, "max_tokens": 8})
+        if turn > 0:
+            assert body["usage"]["prompt_tokens_details"]["cached_tokens"] > 0, turn
+        messages.append({"role": "assistant", "content": body["choices"][0]["message"]["content"]})
+    edited = messages[:-2] + [{"role": "user", "content": "something else"}]
+    body = server.ok(CHAT, {"messages": edited, "max_tokens": 8})
+    assert body["usage"]["prompt_tokens_details"]["cached_tokens"] > 0
+
+
+def test_start_matrix(tmp_path_factory):
+    """Every combination of cache, drafts and lanes starts and says the same."""
+    value = chat("a b c a b c a b c", max_tokens=16, ignore_eos=True)
+    system = {"role": "system", "content": "You answer in one word. " * 10}
+    values = [dict(value, messages=[system, {"role": "user", "content": f"question {i}"}]) for i in range(6)]
+    shas = set()
+    for flags in (["--prompt-cache-gib", "0"], []):
+        for drafts in (["--no-drafts"], ["--drafts", "3"]):
+            for lanes in ("1", "2", "4"):
+                server = start(tmp_path_factory, "--context", "512", "--parallel", lanes, *flags, *drafts)
+                shas.add(tuple(sha(server, v) for v in [value, *values, value]))
+                assert server.stop() == 0, server.log()
+    assert len(shas) == 1
+
+
+def test_long_prompt_beside_a_stream(tmp_path_factory):
+    """A long prompt neither stops a running stream for long nor changes it; a short one need not wait for it."""
+    server = start(tmp_path_factory, "--context", "4096", "--parallel", "3", "--prompt-cache-gib", "0")
+    value = chat("Count.", max_tokens=200, ignore_eos=True)
+    alone = sha(server, value)
+    long = chat("the sea is wide and the boat is small " * 380, max_tokens=1)
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        stream = pool.submit(sha, server, value)
+        filling = pool.submit(server.ok, CHAT, long)
+        short = pool.submit(sha, server, chat("hi", max_tokens=4))
+        assert stream.result() == alone
+        assert filling.result()["usage"]["prompt_tokens"] > 2000
+        assert short.result()
+    assert server.stop() == 0
+
+
+def test_curl_line_of_the_start(server):
+    """The line that is printed to be pasted works."""
+    if shutil.which("curl") is None:
+        pytest.skip("no curl here")
+    line = next(t for t in server.start_lines.decode().splitlines() if t.startswith("try"))
+    command = line.split(None, 1)[1].replace("curl ", "curl -s --max-time 60 ")
+    done = subprocess.run(["sh", "-c", command], capture_output=True, timeout=90, check=True)
+    assert json.loads(done.stdout)["choices"][0]["message"]["role"] == "assistant"
+    for _ in range(8):
+        gone = command.replace("--max-time 60", "--max-time 0.05").replace("}]}'", '}],"ignore_eos":true}\'')
+        subprocess.run(["sh", "-c", gone], capture_output=True, timeout=30, check=False)
+    server.wait_idle(10)
