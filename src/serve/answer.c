@@ -172,7 +172,7 @@ void lw_answer_gone(lw_conn *conn)
 static void hear_failure(lw_conn *conn, const lw_failure *failure)
 {
     const bool is_open = conn->job->answer->is_open;
-    lw_metrics_failed(&conn->server->metrics);
+    if (failure->code >= 500) lw_metrics_failed(&conn->server->metrics);
     if (is_open) {
         write_event(conn, lw_failure_json(failure));
         end_stream(conn);

@@ -49,15 +49,21 @@ void lw_conn_free(lw_conn *conn)
     lw_routes_conn_freed(server);
 }
 
-/* Says goodbye: what is unsent goes out, what still comes in is dropped, then the socket closes. Closing with
- * unread bytes would reset the connection and take the reply with it. */
+/* The last byte is out: what still comes in is dropped for a while. Closing with unread bytes would reset the
+ * connection and take the reply with it. */
+static void linger(lw_conn *conn)
+{
+    shutdown(bufferevent_getfd(conn->bev), SHUT_WR);
+    set_deadline(conn, LINGER_S);
+}
+
+/* Says goodbye. What is unsent still goes out, as long as the write time-out allows. */
 static void close_softly(lw_conn *conn)
 {
     conn->state = LW_CONN_CLOSING;
-    struct evbuffer *out = bufferevent_get_output(conn->bev);
-    if (evbuffer_get_length(out) == 0) shutdown(bufferevent_getfd(conn->bev), SHUT_WR);
+    event_del(conn->deadline);
     evbuffer_drain(bufferevent_get_input(conn->bev), SIZE_MAX);
-    set_deadline(conn, LINGER_S);
+    if (evbuffer_get_length(bufferevent_get_output(conn->bev)) == 0) linger(conn);
 }
 
 static void advance(lw_conn *conn);
@@ -285,8 +291,8 @@ static void on_write(struct bufferevent *bev, void *context)
     lw_conn *conn = context;
     if (conn->state == LW_CONN_CLOSING) {
         if (evbuffer_get_length(bufferevent_get_output(bev)) > 0) return;
-        shutdown(bufferevent_getfd(bev), SHUT_WR);
         if (conn->is_gone) lw_conn_free(conn);
+        else linger(conn);
         return;
     }
     if (conn->is_paused) {

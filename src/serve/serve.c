@@ -27,7 +27,7 @@
 enum {
     TICK_MS = 250,
     BACKLOG = 1024,
-    FLUSH_S = 2, /* for last bytes to reach clients once all replies are over */
+    FLUSH_S = 2, /* for last bytes to reach clients when the time is up */
 };
 
 /* ---- the listener ---- */
@@ -166,14 +166,6 @@ static lw_status begin_serving(lw_server *server, lw_diag *d)
 
 /* ---- the end ---- */
 
-/* All replies are over or have been told so: the engine may leave; last bytes get a moment to go out. */
-static void begin_leaving(lw_server *server, uint64_t now_ns)
-{
-    if (server->leave_begun_ns != 0) return;
-    server->leave_begun_ns = now_ns;
-    lw_bridge_drain(&server->bridge, LW_DRAIN_RUNNING);
-}
-
 static void begin_draining(lw_server *server)
 {
     server->is_draining = true;
@@ -183,18 +175,17 @@ static void begin_draining(lw_server *server)
                 server->options->drain_s);
 }
 
-/* Called on each tick while draining. */
+/* Called on each tick while draining. Ends the loop when every reply is out, or a moment after the time is up
+ * and what still ran was told so. */
 static void go_on_draining(lw_server *server, uint64_t now_ns)
 {
-    const uint64_t drain_ns = (uint64_t)server->options->drain_s * 1000000000u;
-    if (server->job_count == 0 || now_ns - server->drain_begun_ns >= drain_ns)
-        begin_leaving(server, now_ns);
-    if (server->leave_begun_ns == 0) return;
-    bool has_unsent = server->job_count > 0;
-    for (const lw_conn *conn = server->conns; conn != NULL && !has_unsent; conn = conn->next)
-        has_unsent = evbuffer_get_length(bufferevent_get_output(conn->bev)) > 0;
-    const bool is_late = now_ns - server->leave_begun_ns >= FLUSH_S * UINT64_C(1000000000);
-    if (!has_unsent || is_late) event_base_loopbreak(server->base);
+    const uint64_t drain_ns = server->options->drain_s * UINT64_C(1000000000);
+    const uint64_t taken_ns = now_ns - server->drain_begun_ns;
+    bool is_busy = server->job_count > 0;
+    for (const lw_conn *conn = server->conns; conn != NULL && !is_busy; conn = conn->next)
+        is_busy = evbuffer_get_length(bufferevent_get_output(conn->bev)) > 0;
+    if (taken_ns >= drain_ns) lw_bridge_drain(&server->bridge, LW_DRAIN_RUNNING);
+    if (!is_busy || taken_ns >= drain_ns + FLUSH_S * UINT64_C(1000000000)) event_base_loopbreak(server->base);
 }
 
 static void on_signal(evutil_socket_t number, short what, void *context)

@@ -40,7 +40,7 @@ typedef struct lw_server {
 
     uint32_t load_percent; /* the engine thread's, while it loads */
     uint32_t signals;      /* how many asked for the end */
-    uint64_t drain_begun_ns, leave_begun_ns;
+    uint64_t drain_begun_ns;
     bool is_draining;
     int exit_code;
 } lw_server;

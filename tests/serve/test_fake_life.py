@@ -1,4 +1,4 @@
-"""Clients that leave, read slowly or come in crowds; a server told to stop. What is left must be as before."""
+"""Clients that leave, read slowly or come in crowds; a server told to stop. What is left is as before."""
 
 import json
 import os
@@ -163,6 +163,21 @@ def test_slow_reader_gets_everything(tmp_path):
         assert got.count(b'"content":"') == 8001 and b"[DONE]" in got
 
 
+def test_slow_reader_of_a_last_reply(tmp_path):
+    """A whole reply with Connection: close, read late: nothing of it is cut off."""
+    with served.fake(tmp_path, "lanes=1,context=2000000") as server:
+        sock = socket.socket()
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        sock.settimeout(60)
+        sock.connect(("127.0.0.1", server.port))
+        value = chat("[[say x]]", ignore_eos=True, max_tokens=20000, logprobs=True)
+        sock.sendall(head(CHAT, json.dumps(value).encode(), more=b"Connection: close\r\n"))
+        server.wait_idle(30)
+        time.sleep(3)
+        body = served.read_all(sock).split(b"\r\n\r\n", 1)[1]
+        assert len(json.loads(body)["choices"][0]["logprobs"]["content"]) == 20000
+
+
 def test_dripping_reader_is_cut_off(tmp_path):
     """Bytes that trickle must not hold a lane for ever."""
     with served.fake(tmp_path, "lanes=1,token_us=10,context=1000000", "--write-timeout", "2") as server:
@@ -182,7 +197,7 @@ def test_dripping_reader_is_cut_off(tmp_path):
 def test_keep_alive_comments(tmp_path):
     options = "lanes=1,row_us=100000,chunk=10,token_us=1000"
     with served.fake(tmp_path, options, "--keep-alive", "1") as server:
-        status, _, body = server.request("POST", CHAT, body=json.dumps(chat("x" * 40, stream=True)))
+        status, _, body = server.request("POST", CHAT, body=json.dumps(chat("x" * 15, stream=True)))
         assert status == 200 and body.count(b": keep-alive\n\n") >= 2
         assert (
             body.index(b'"role":"assistant"')

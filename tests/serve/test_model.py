@@ -199,7 +199,7 @@ def test_start_matrix(tmp_path_factory):
 
 
 def test_long_prompt_beside_a_stream(tmp_path_factory):
-    """A long prompt neither stops a running stream for long nor changes it; a short one need not wait for it."""
+    """A long prompt neither changes a running stream nor holds up a short one."""
     server = start(tmp_path_factory, "--context", "4096", "--parallel", "3", "--prompt-cache-gib", "0")
     value = chat("Count.", max_tokens=200, ignore_eos=True)
     alone = sha(server, value)
