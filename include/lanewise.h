@@ -57,13 +57,15 @@ typedef struct lw_model_options {
     uint32_t chunk_rows;          /* prompt rows of the largest forward; 0: 512 */
     uint32_t queue;               /* requests that may wait for a lane; 0: 256 */
     uint32_t round_ms;            /* of a round that fills a prompt beside replies; 0: three plain rounds */
-    uint32_t drafts_max;          /* drafts that a window may carry; 0: 8 */
+    uint32_t drafts_max;          /* drafts that a window may carry; 0: 15 */
     bool drafts_off;
     int64_t cache_bytes;          /* prompt cache; negative: what is left, at most 16 GiB; 0: none */
     uint64_t memory_bytes;        /* all of it, weights included; 0: what the device has free */
     bool specials_anywhere; /* added special tokens match in message text too, as other servers have it */
     void (*progress)(void *context, uint64_t bytes_done, uint64_t bytes_all);
     void *progress_context;
+    uint32_t draft_match;         /* tokens that agree before a copy is drafted, at least 3; 0: 8 */
+    const char *costs_dir;        /* keeps what rounds were timed to take; NULL: timed at each open */
 } lw_model_options;
 
 /* Every option at its default; to be changed member by member. */

@@ -19,6 +19,7 @@ static const verb verbs[] = {
     { "tokenize", lw_verb_tokenize, "show the token ids of a text" },
     { "devices", lw_verb_devices, "list what can compute here" },
     { "check", lw_verb_check, "compare the forward with stored double-precision references" },
+    { "receipts", lw_verb_receipts, "show that replies are the same however they were made" },
     { "bench", lw_verb_bench, "measure speed and memory" },
 };
 enum { VERB_COUNT = sizeof verbs / sizeof verbs[0] };
@@ -67,5 +68,7 @@ int main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN);
     lw_term term = lw_term_make(getenv("NO_COLOR"));
     term.api_keys = getenv("LANEWISE_API_KEY");
+    term.cache_home = getenv("XDG_CACHE_HOME");
+    term.home = getenv("HOME");
     exit(lw_out_finish(dispatch(&term, argc, argv)));
 }

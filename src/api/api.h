@@ -24,8 +24,9 @@ enum {
     LW__API_QUEUE_MAX = 65536,
     LW__API_LANES_MAX = 64,
     LW__API_ROUND_MS_MAX = 60000,
-    LW__API_DRAFTS_USUAL = 8,
+    LW__API_DRAFTS_USUAL = 15,
     LW__API_DRAFTS_MAX = 64,
+    LW__API_DRAFT_MATCH_MAX = 1024,
     LW__API_LOGPROBS_MAX = 20,
     LW__API_BIASES_MAX = 1024,
     LW__API_MARKS_FIRST = 8,    /* marks kept from a prompt's beginning: what many conversations share */
@@ -76,6 +77,9 @@ struct lw_prompt {
 lw_status lw__api_encode(const lw_model *model, lw_text text, const lw_encode_options *options, lw_ids *out,
                          lw_diag *d) LW_MUST_USE;
 lw_prompt *lw__prompt_make(void);
+/* Marks the tokens that open messages; then one place more. */
+void lw__prompt_mark_openings(const lw_model *model, lw_prompt *prompt);
+void lw__prompt_mark(lw_prompt *prompt, size_t position);
 void lw__api_learn_opening(lw_model *model);
 
 /* A chat request that was judged; messages are evened out: contents are strings, tool arguments objects. */

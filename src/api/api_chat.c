@@ -106,7 +106,7 @@ void lw__api_learn_opening(lw_model *model)
 
 /* ---- marks ---- */
 
-static void mark_add(lw_prompt *prompt, size_t position)
+void lw__prompt_mark(lw_prompt *prompt, size_t position)
 {
     if (position == 0 || position >= prompt->ids.count) return;
     const uint32_t count = prompt->mark_count;
@@ -121,18 +121,23 @@ static void mark_add(lw_prompt *prompt, size_t position)
     prompt->marks[prompt->mark_count++] = (uint32_t)position;
 }
 
-static void marks_find(const lw_model *model, const lw_chat_input *input, lw_prompt *prompt)
+void lw__prompt_mark_openings(const lw_model *model, lw_prompt *prompt)
 {
     for (size_t i = 1; i < prompt->ids.count && model->opening.id >= 0; i++) {
-        if (prompt->ids.ids[i] == model->opening.id) mark_add(prompt, i);
+        if (prompt->ids.ids[i] == model->opening.id) lw__prompt_mark(prompt, i);
     }
+}
+
+static void marks_find(const lw_model *model, const lw_chat_input *input, lw_prompt *prompt)
+{
+    lw__prompt_mark_openings(model, prompt);
     if (model->opening.opens_reply || !input->add_generation_prompt) return;
     lw_chat_input without = *input;
     without.add_generation_prompt = false;
     rendered shorter;
     lw_diag d;
     if (render(model, &without, &shorter, &d) == LW_OK && is_prefix(&shorter.ids, &prompt->ids))
-        mark_add(prompt, shorter.ids.count);
+        lw__prompt_mark(prompt, shorter.ids.count);
     lw_ids_deinit(&shorter.ids);
 }
 

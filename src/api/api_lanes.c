@@ -6,14 +6,13 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "lane/admit.h"
+#include "lane/costs.h"
 
 #include <stdlib.h>
 
 enum {
     CHUNK_ROWS_USUAL = 512,
     CACHE_ENTRIES = 64,
-    COPY_MATCH = 3,          /* tokens that agree before a copy is tried: fewer agree by chance */
-    MARK_ROWS = 512,         /* in long prompts a state is kept this often */
     RESERVE_SHARE = 16,      /* of the free bytes, one part in so many is left alone */
 };
 
@@ -104,19 +103,42 @@ static lw_status sizes_choose(lw__lanes *lanes, const lw_model_options *options,
 
 /* ---- opening ---- */
 
+static uint32_t wanted_max(const lw__lanes *lanes, const lw_model_options *options)
+{
+    const uint32_t drafts = options->drafts_off ? 0 : options->drafts_max;
+    const uint64_t wanted = (uint64_t)lanes->lane_count * (1 + drafts);
+    return wanted < lanes->rows_max ? (uint32_t)wanted : lanes->rows_max;
+}
+
 static lw_status compile(lw__lanes *lanes, const lw_model *model, lw_diag *d)
 {
     const lw_model_options *options = &model->options;
-    const uint32_t drafts = options->drafts_off ? 0 : options->drafts_max;
-    const uint64_t wanted = (uint64_t)lanes->lane_count * (1 + drafts);
     lw_exec_options exec = {
         .rows_max = lanes->rows_max,
-        .wanted_max = wanted < lanes->rows_max ? (uint32_t)wanted : lanes->rows_max,
+        .wanted_max = wanted_max(lanes, options),
         .checkpoint = model->checkpoint,
         .progress = { .step = options->progress, .context = options->progress_context },
     };
     for (uint32_t g = 0; g < lanes->plan.reach_count; g++) exec.page_counts[g] = lanes->page_counts[g];
     return lanes->table->compile(lanes->device, &lanes->plan, &exec, &lanes->exec, d);
+}
+
+/* From the folder of costs, else timed now and left there. A folder that cannot be written is no failure: the
+ * next load times them again. */
+static lw_status costs_find(lw__lanes *lanes, const lw_core_device *device, const lw_model_options *options,
+                            lw_cost costs[LW_COST_CLASSES_MAX], uint32_t *count, lw_diag *d)
+{
+    char key[LW_COSTS_KEY_CHARS + 1], text[128];
+    const uint32_t rows_max = lanes->rows_max < lanes->context ? lanes->rows_max : lanes->context;
+    lanes->table->describe(lanes->device, text, sizeof text);
+    lw_costs_key(text, &lanes->plan, rows_max, key);
+    if (options->costs_dir != NULL && lw_costs_read(options->costs_dir, key, costs, count, NULL) == LW_OK)
+        return LW_OK;
+    const lw_status status = lw_costs_time(device, rows_max, wanted_max(lanes, options), costs, count, d);
+    if (status != LW_OK || options->costs_dir == NULL) return status;
+    const lw_status saved = lw_costs_save(options->costs_dir, key, costs, *count, NULL);
+    (void)saved;
+    return LW_OK;
 }
 
 static lw_status core_open(lw__lanes *lanes, const lw_model_options *options, lw_diag *d)
@@ -126,16 +148,22 @@ static lw_status core_open(lw__lanes *lanes, const lw_model_options *options, lw
     };
     for (uint32_t g = 0; g < lanes->plan.reach_count; g++) device.page_bytes[g] = lanes->page_bytes[g];
     const uint32_t drafts = options->drafts_off ? 0 : options->drafts_max;
+    lw_cost costs[LW_COST_CLASSES_MAX];
+    uint32_t cost_count;
+    const lw_status status = costs_find(lanes, &device, options, costs, &cost_count, d);
+    if (status != LW_OK) return status;
     const lw_core_options core = {
+        .costs = costs,
+        .cost_count = cost_count,
         .lanes = lanes->lane_count,
         .context = lanes->context,
         .rows_max = lanes->rows_max,
         .queue_max = options->queue,
         .cache_bytes = lanes->cache_bytes,
         .cache_entries = CACHE_ENTRIES,
-        .mark_rows = MARK_ROWS,
+        .mark_rows = LW_MARK_ROWS_DEFAULT,
         .round_ns = (uint64_t)options->round_ms * 1000000u,
-        .copy_match = COPY_MATCH,
+        .copy_match = options->draft_match != 0 ? options->draft_match : LW_COPY_MATCH_DEFAULT,
         .drafts_max = drafts,
         .clock = clock_read,
     };

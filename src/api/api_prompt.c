@@ -94,15 +94,18 @@ bool lw_prompt_is_thinking(const lw_prompt *prompt)
     return prompt->is_thinking;
 }
 
-/* Takes prompt: into *out, or freed when it cannot be one. */
-static lw_result prompt_finish(lw_prompt *prompt, const char *field, lw_prompt **out, lw_error *error)
+/* Takes prompt: into *out, or freed when it cannot be one. Ids of a conversation have its marks; the last
+ * place from which the same prompt can resume is one in any. */
+static lw_result prompt_finish(const lw_model *model, lw_prompt *prompt, lw_prompt **out, lw_error *error)
 {
     if (prompt->ids.count > 0) {
+        lw__prompt_mark_openings(model, prompt);
+        lw__prompt_mark(prompt, prompt->ids.count - 1);
         *out = prompt;
         return LW_RESULT_OK;
     }
     lw_prompt_free(prompt);
-    return lw__api_fail(error, LW_RESULT_BAD_INPUT, field, "the prompt has no tokens; give some text");
+    return lw__api_fail(error, LW_RESULT_BAD_INPUT, "prompt", "the prompt has no tokens; give some text");
 }
 
 /* A prompt that was not rendered has no tail of the template's: the block is open when its last tokens opened
@@ -145,7 +148,7 @@ lw_result lw_prompt_text(const lw_model *model, const char *text, size_t count, 
         return lw__api_status(error, status, "prompt", &d);
     }
     prompt->is_thinking = has_specials && ids_are_thinking(model, &prompt->ids);
-    return prompt_finish(prompt, "prompt", out, error);
+    return prompt_finish(model, prompt, out, error);
 }
 
 lw_result lw_prompt_ids(const lw_model *model, const int32_t *ids, size_t count, lw_prompt **out,
@@ -171,5 +174,5 @@ lw_result lw_prompt_ids(const lw_model *model, const int32_t *ids, size_t count,
         return lw__api_fail(error, LW_RESULT_NO_ROOM, "prompt", "no memory for %zu tokens", count);
     }
     prompt->is_thinking = ids_are_thinking(model, &prompt->ids);
-    return prompt_finish(prompt, "prompt", out, error);
+    return prompt_finish(model, prompt, out, error);
 }

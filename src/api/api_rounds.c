@@ -13,6 +13,7 @@ struct lw__rounds {
     lw_status lost;              /* LW_DEVICE_LOST once a reply ended by it */
     lw_diag diag;                /* of lost */
     uint64_t reply_tokens;
+    lw__seat *behind;            /* whose readers fell behind in the round at work */
 };
 
 /* What the core borrows of a reply. */
@@ -20,7 +21,10 @@ struct lw__seat {
     lw_request request;
     lw_bias *biases;             /* [bias_count] */
     uint64_t id;
-    bool is_held;
+    bool is_paused;              /* what the core was told last */
+    lw_reply *reply;
+    lw__seat *behind_next;
+    bool is_behind;
     lw__rounds *rounds;
 };
 
@@ -67,7 +71,12 @@ static bool on_token(void *context, const lw_token_event *event)
                 (lw_token_logprob){ .id = event->top[i].id, .logprob = (float)event->top[i].value };
         }
     }
-    reply->seat->is_held = lw__reply_is_held(reply);
+    lw__seat *seat = reply->seat;
+    if (lw__reply_is_held(reply) && !seat->is_paused && !seat->is_behind) {
+        seat->is_behind = true;
+        seat->behind_next = seat->rounds->behind;
+        seat->rounds->behind = seat;
+    }
     return true;
 }
 
@@ -138,7 +147,6 @@ static void request_fill(const lw_reply *reply, lw__seat *seat)
         .end_id_count = (uint32_t)reply->model->end_id_count,
         .ignore_end = options->ignore_end,
         .draft = !options->drafts_off,
-        .is_held = &seat->is_held,
         .logprobs = options->top_logprobs,
         .marks = reply->marks,
         .mark_count = reply->mark_count,
@@ -166,6 +174,7 @@ lw_result lw__rounds_add(lw__rounds *rounds, lw_reply *reply, lw_error *error)
     if (seat == NULL) return lw__api_fail(error, LW_RESULT_NO_ROOM, "", "no memory for a request");
     reply->seat = seat;
     seat->rounds = rounds;
+    seat->reply = reply;
     seat->biases = calloc(reply->options.bias_count + 1, sizeof *seat->biases);
     if (seat->biases == NULL) return lw__api_fail(error, LW_RESULT_NO_ROOM, "", "no memory for a request");
     request_fill(reply, seat);
@@ -182,12 +191,28 @@ void lw__rounds_remove(lw_reply *reply)
 
 void lw__rounds_hold(lw_reply *reply)
 {
-    reply->seat->is_held = lw__reply_is_held(reply);
+    lw__seat *seat = reply->seat;
+    const bool is_held = lw__reply_is_held(reply);
+    if (is_held == seat->is_paused) return;
+    seat->is_paused = is_held;
+    lw_core_pause(seat->rounds->lanes.core, seat->id, is_held);
+}
+
+/* The core takes no calls inside a round, so who fell behind is told afterwards. */
+static void behind_pause(lw__rounds *rounds)
+{
+    while (rounds->behind != NULL) {
+        lw__seat *seat = rounds->behind;
+        rounds->behind = seat->behind_next;
+        seat->is_behind = false;
+        if (seat->reply->state != LW__REPLY_DONE) lw__rounds_hold(seat->reply);
+    }
 }
 
 lw_result lw__rounds_step(lw__rounds *rounds, bool *worked, lw_error *error)
 {
     *worked = rounds->lost == LW_OK && lw_core_round(rounds->lanes.core);
+    behind_pause(rounds);
     return lw__api_status(error, rounds->lost, "", &rounds->diag);
 }
 

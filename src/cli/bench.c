@@ -3,6 +3,7 @@
  * that slows down slows all three.
  */
 #include "cli/bandwidth.h"
+#include "cli/bench_url.h"
 #include "cli/load.h"
 #include "cli/synth.h"
 #include "cli/verbs.h"
@@ -24,7 +25,9 @@ enum {
 };
 
 typedef struct bench {
-    const char *synth_name;
+    const char *synth_name, *url, *api_key;
+    lw_bench_row server_rows[LW_BENCH_ROWS_MAX];
+    size_t server_row_count;
     uint32_t prompt, decode, reps;
     bool json;
     lw_load_options load;
@@ -56,7 +59,8 @@ static const char bench_summary[] =
 static const char bench_examples[] =
     "  lanewise bench models/lfm3-mlx4\n"
     "  lanewise bench --synth lfm3-1.7b-4bit --threads 2\n"
-    "  lanewise bench --synth lfm2-1.2b-bf16 --prompt 128 --decode 32 --json\n";
+    "  lanewise bench --synth lfm2-1.2b-bf16 --prompt 128 --decode 32 --json\n"
+    "  lanewise bench models/lfm3-mlx4 --url http://127.0.0.1:8080\n";
 
 /* "RssAnon" of this process in bytes; 0 where the kernel does not say. */
 static uint64_t anonymous_bytes(void)
@@ -248,6 +252,9 @@ static void print_json(const bench *b, const char *name, const results *r)
     add_count(object, "bytes_per_token", b->token_bytes);
     add_count(object, "anon_bytes", b->anon_after);
     add_count(object, "anon_bytes_before_load", b->anon_before);
+    if (b->url != NULL)
+        json_object_set_new(object, "server",
+                            lw_bench_url_json(b->server_rows, b->server_row_count, r->decode.median));
     lw_out_json(object);
 }
 
@@ -269,6 +276,7 @@ static void print_plain(const bench *b, const char *name, const results *r)
     printf("memory      %10.1f MiB anonymous after loading (%.1f before), for %.1f MiB of weights\n",
            (double)b->anon_after / mib, (double)b->anon_before / mib, (double)b->weight_bytes / mib);
     printf("medians (least to most) of %u repetitions: prompt, decode and bandwidth in turn\n", b->reps);
+    if (b->url != NULL) lw_bench_url_print(b->server_rows, b->server_row_count, r->decode.median);
 }
 
 static void report(const bench *b, const char *name)
@@ -296,6 +304,11 @@ static void bench_close(bench *b)
 static size_t bench_options(bench *b, lw_option *table)
 {
     const lw_option options[] = {
+        { .name = "url",
+          .value = "U",
+          .text = &b->url,
+          .help = "also measure the server at http://HOST:PORT that serves this MODEL" },
+        { .name = "api-key", .value = "KEY", .text = &b->api_key, .help = "with --url: the server's key" },
         { .name = "synth", .value = "SHAPE", .text = &b->synth_name, .help = LW_SYNTH_SHAPES },
         { .name = "prompt",
           .value = "N",
@@ -320,6 +333,17 @@ static size_t bench_options(bench *b, lw_option *table)
     memcpy(table, options, sizeof options);
     const size_t count = sizeof options / sizeof options[0];
     return count + lw_load_options_table(&b->load, table + count);
+}
+
+/* The server's streams, while the engine here rests. */
+static lw_status bench_server(bench *b, lw_diag *d)
+{
+    if (b->url == NULL) return LW_OK;
+    lw_bench_url server = { .prompt_words = b->prompt / 2 + 1, .tokens = b->decode, .salt = lw_clock_ns() };
+    const lw_status status = lw_http_server_parse(b->url, &server.server, d);
+    if (status != LW_OK) return status;
+    server.server.api_key = b->api_key;
+    return lw_bench_url_run(&server, b->server_rows, &b->server_row_count, d);
 }
 
 int lw_verb_bench(const lw_term *term, int argc, char **argv)
@@ -347,7 +371,9 @@ int lw_verb_bench(const lw_term *term, int argc, char **argv)
     }
     const char *name = b.synth_name != NULL ? b.synth_name : arguments.values[0];
     lw_diag d;
-    if (bench_run(&b, term, name, &d) != LW_OK) code = lw_term_error("%s", d.text);
+    lw_status status = bench_run(&b, term, name, &d);
+    if (status == LW_OK) status = bench_server(&b, &d);
+    if (status != LW_OK) code = lw_term_error("%s", d.text);
     else report(&b, name);
     bench_close(&b);
     return code;

@@ -20,6 +20,7 @@ typedef struct lw_term {
     bool in_is_terminal, out_is_terminal, err_is_terminal;
     bool has_color; /* of standard output: a terminal, and NO_COLOR is not set */
     const char *api_keys; /* LANEWISE_API_KEY, or NULL */
+    const char *cache_home, *home; /* XDG_CACHE_HOME and HOME, or NULL */
 } lw_term;
 
 /* no_color: the value of NO_COLOR, or NULL. Any text but the empty one switches colours off. */

@@ -12,6 +12,7 @@ int lw_verb_info(const lw_term *term, int argc, char **argv);
 int lw_verb_tokenize(const lw_term *term, int argc, char **argv);
 int lw_verb_devices(const lw_term *term, int argc, char **argv);
 int lw_verb_check(const lw_term *term, int argc, char **argv);
+int lw_verb_receipts(const lw_term *term, int argc, char **argv);
 int lw_verb_bench(const lw_term *term, int argc, char **argv);
 
 #endif

@@ -46,18 +46,22 @@ static uint32_t context_that_fits(const lw_admit *in, uint32_t context, uint64_t
     return fits * LW_PAGE_POSITIONS;
 }
 
-static lw_status refuse_lane(const lw_admit *in, uint32_t context, uint64_t lane_bytes, uint64_t room, lw_diag *d)
+static lw_status refuse_lane(const lw_admit *in, uint32_t context, uint64_t lane_bytes, uint64_t room,
+                             lw_diag *d)
 {
     const uint32_t fits = context_that_fits(in, context, room);
     if (fits == 0) {
-        return lw_fail(d, LW_NO_ROOM, "no lane fits: one of %u positions wants %.2f GiB, and %.2f GiB are left after "
-                       "the model's %.2f and a reserve of %.2f; a smaller model or --chunk would need less", context,
-                       (double)lane_bytes / GIB, (double)room / GIB, (double)in->fixed_bytes / GIB,
+        return lw_fail(d, LW_NO_ROOM,
+                       "no lane fits: one of %u positions wants %.2f GiB, and %.2f GiB are left after "
+                       "the model's %.2f and a reserve of %.2f; a smaller model or --chunk would need less",
+                       context, (double)lane_bytes / GIB, (double)room / GIB, (double)in->fixed_bytes / GIB,
                        (double)in->reserve_bytes / GIB);
     }
-    return lw_fail(d, LW_NO_ROOM, "no lane fits: one of %u positions wants %.2f GiB, and %.2f GiB are left after the "
-                   "model's %.2f and a reserve of %.2f; --context %u would fit", context, (double)lane_bytes / GIB,
-                   (double)room / GIB, (double)in->fixed_bytes / GIB, (double)in->reserve_bytes / GIB, fits);
+    return lw_fail(d, LW_NO_ROOM,
+                   "no lane fits: one of %u positions wants %.2f GiB, and %.2f GiB are left after the "
+                   "model's %.2f and a reserve of %.2f; --context %u would fit",
+                   context, (double)lane_bytes / GIB, (double)room / GIB, (double)in->fixed_bytes / GIB,
+                   (double)in->reserve_bytes / GIB, fits);
 }
 
 static lw_status lanes_choose(const lw_admit *in, lw_admitted *out, uint64_t room, lw_diag *d)
@@ -65,13 +69,16 @@ static lw_status lanes_choose(const lw_admit *in, lw_admitted *out, uint64_t roo
     const uint64_t fit = room / out->lane_bytes;
     if (fit == 0) return refuse_lane(in, out->context, out->lane_bytes, room, d);
     if (in->lanes > LW_CORE_LANES_MAX) {
-        return lw_fail(d, LW_BAD_INPUT, "--parallel %u: at most %d lanes are served", in->lanes, LW_CORE_LANES_MAX);
+        return lw_fail(d, LW_BAD_INPUT, "--parallel %u: at most %d lanes are served", in->lanes,
+                       LW_CORE_LANES_MAX);
     }
     if (in->lanes > fit) {
-        return lw_fail(d, LW_NO_ROOM, "--parallel %u wants %.2f GiB, and %.2f GiB are left after the model's %.2f and a "
-                       "reserve of %.2f; --parallel %u or a smaller --context than %u would fit", in->lanes,
-                       (double)out->lane_bytes * in->lanes / GIB, (double)room / GIB, (double)in->fixed_bytes / GIB,
-                       (double)in->reserve_bytes / GIB, (unsigned)fit, out->context);
+        return lw_fail(d, LW_NO_ROOM,
+                       "--parallel %u wants %.2f GiB, and %.2f GiB are left after the model's %.2f and a "
+                       "reserve of %.2f; --parallel %u or a smaller --context than %u would fit",
+                       in->lanes, (double)out->lane_bytes * in->lanes / GIB, (double)room / GIB,
+                       (double)in->fixed_bytes / GIB, (double)in->reserve_bytes / GIB, (unsigned)fit,
+                       out->context);
     }
     out->lanes = in->lanes != 0 ? in->lanes : fit < LANES_DEFAULT ? (uint32_t)fit : LANES_DEFAULT;
     return LW_OK;
@@ -83,9 +90,10 @@ static lw_status pools_choose(const lw_admit *in, lw_admitted *out, uint64_t lef
     const bool is_auto = in->cache_bytes == LW_ADMIT_CACHE_AUTO;
     out->cache_bytes = is_auto ? (left < cache_bytes_default ? left : cache_bytes_default) : in->cache_bytes;
     if (out->cache_bytes > left) {
-        return lw_fail(d, LW_NO_ROOM, "--prompt-cache of %.2f GiB wants more than the %.2f GiB that %u lanes leave; fewer "
-                       "lanes, a smaller --context or --prompt-cache would fit", (double)in->cache_bytes / GIB,
-                       (double)left / GIB, out->lanes);
+        return lw_fail(d, LW_NO_ROOM,
+                       "--prompt-cache of %.2f GiB wants more than the %.2f GiB that %u lanes leave; fewer "
+                       "lanes, a smaller --context or --prompt-cache would fit",
+                       (double)in->cache_bytes / GIB, (double)left / GIB, out->lanes);
     }
     const uint64_t pages_bytes = out->lane_bytes - in->lane_host_bytes;
     uint64_t used = 0;
@@ -107,14 +115,19 @@ lw_status lw_admit_choose(const lw_admit *in, lw_admitted *out, lw_diag *d)
     lw_status status = context_choose(in, &chosen.context, d);
     if (status != LW_OK) return status;
     if (!lane_bytes_of(in, chosen.context, &chosen.lane_bytes)) {
-        return lw_fail(d, LW_NO_ROOM, "a lane of %u positions has no size that can be counted; a smaller --context would "
-                       "help", chosen.context);
+        return lw_fail(d, LW_NO_ROOM,
+                       "a lane of %u positions has no size that can be counted; a smaller --context would "
+                       "help",
+                       chosen.context);
     }
     uint64_t taken;
-    const bool fits = !__builtin_add_overflow(in->fixed_bytes, in->reserve_bytes, &taken) && taken <= in->free_bytes;
+    const bool fits =
+        !__builtin_add_overflow(in->fixed_bytes, in->reserve_bytes, &taken) && taken <= in->free_bytes;
     if (!fits) {
-        return lw_fail(d, LW_NO_ROOM, "the model wants %.2f GiB beside a reserve of %.2f, and %.2f GiB are free; free "
-                       "memory or take a smaller model", (double)in->fixed_bytes / GIB, (double)in->reserve_bytes / GIB,
+        return lw_fail(d, LW_NO_ROOM,
+                       "the model wants %.2f GiB beside a reserve of %.2f, and %.2f GiB are free; free "
+                       "memory or take a smaller model",
+                       (double)in->fixed_bytes / GIB, (double)in->reserve_bytes / GIB,
                        (double)in->free_bytes / GIB);
     }
     const uint64_t room = in->free_bytes - taken;

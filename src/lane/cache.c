@@ -19,7 +19,8 @@ lw_status lw_cache_init(lw_cache *cache, lw_page_pool *pool, const uint64_t *pag
     for (; status == LW_OK && cache->entry_max < entry_max; cache->entry_max++) {
         lw_cache_entry *entry = &cache->entries[cache->entry_max];
         entry->ids = calloc(context, sizeof *entry->ids);
-        if (entry->ids == NULL) status = lw_fail(d, LW_NO_ROOM, "no memory for prefix entries of %u ids", context);
+        if (entry->ids == NULL)
+            status = lw_fail(d, LW_NO_ROOM, "no memory for prefix entries of %u ids", context);
         if (status == LW_OK) status = lw_page_table_init(&entry->pages, pool, d);
     }
     if (status != LW_OK) lw_cache_deinit(cache);
@@ -57,7 +58,8 @@ uint32_t lw_cache_entries(const lw_cache *cache)
 
 static bool is_prefix(const lw_cache_entry *entry, const int32_t *ids, uint32_t count)
 {
-    return entry->is_used && entry->position <= count && memcmp(entry->ids, ids, entry->position * sizeof *ids) == 0;
+    return entry->is_used && entry->position <= count &&
+           memcmp(entry->ids, ids, entry->position * sizeof *ids) == 0;
 }
 
 static bool is_complete(const lw_cache *cache, const lw_cache_entry *entry)
@@ -118,8 +120,8 @@ static int32_t child_of(const lw_cache *cache, int32_t entry)
     return child;
 }
 
-/* Whether entry belongs to one of the newest turns of the conversation that extends it: down the tree, as long as there
- * is one way to go, fewer than two other turns published something longer. */
+/* Whether entry belongs to one of the newest turns of the conversation that extends it: down the tree, as
+ * long as there is one way to go, fewer than two other turns published something longer. */
 static bool is_recent_turn(const lw_cache *cache, int32_t entry)
 {
     uint32_t newer_turns = 0;
@@ -159,7 +161,8 @@ void lw_cache_drop(lw_cache *cache, int32_t entry)
     lw_cache_entry *dropped = &cache->entries[entry];
     LW_ASSERT(dropped->is_used);
     for (uint32_t i = 0; i < cache->entry_max; i++) {
-        if (cache->entries[i].is_used && cache->entries[i].parent == entry) cache->entries[i].parent = dropped->parent;
+        if (cache->entries[i].is_used && cache->entries[i].parent == entry)
+            cache->entries[i].parent = dropped->parent;
     }
     lw_pages_drop(cache->pool, &dropped->pages);
     dropped->is_used = false;
@@ -212,7 +215,8 @@ static void entry_link(lw_cache *cache, int32_t at)
     for (uint32_t i = 0; i < cache->entry_max; i++) {
         lw_cache_entry *other = &cache->entries[i];
         if ((int32_t)i == at || !other->is_used || other->parent != entry->parent) continue;
-        if (other->position > entry->position && is_prefix(entry, other->ids, other->position)) other->parent = at;
+        if (other->position > entry->position && is_prefix(entry, other->ids, other->position))
+            other->parent = at;
     }
 }
 
@@ -234,8 +238,9 @@ bool lw_cache_publish(lw_cache *cache, const int32_t *ids, uint32_t position, co
     }
     const int32_t at = free_entry(cache);
     lw_cache_entry *entry = &cache->entries[at];
-    *entry = (lw_cache_entry){ .is_used = true, .position = position, .ids = entry->ids, .pages = entry->pages,
-                               .turn = turn };
+    *entry = (lw_cache_entry){
+        .is_used = true, .position = position, .ids = entry->ids, .pages = entry->pages, .turn = turn
+    };
     memcpy(entry->ids, ids, position * sizeof *ids);
     lw_pages_hold(cache->pool, &entry->pages, lane, position);
     entry_link(cache, at);

@@ -1,12 +1,16 @@
-/* Prefix entries: what an earlier stream left behind that a later prompt may resume from. Owned by the core's thread.
+/* Prefix entries: what an earlier stream left behind that a later prompt may resume from. Owned by the core's
+ * thread.
  *
- * An entry at position p is the ids of [0, p) and references to every page that a row at p reads, in every reach
- * group; a draft head's KV is one more group of the same plan. (An anchored recurrent state joins an entry as
- * references to its blobs, and then its absence is a miss like that of a page.) Entries form a tree by their ids.
+ * An entry at position p is the ids of [0, p) and references to every page that a row at p reads, in every
+ * reach group; a draft head's KV is one more group of the same plan. (An anchored recurrent state joins an
+ * entry as references to its blobs, and then its absence is a miss like that of a page.) Entries form a tree
+ * by their ids.
  *
  * Invariants
- * 1. An entry owns no page alone that a lane was promised: whoever needs pages evicts entries until they are free.
- * 2. bytes counts every page that entries hold once, however many hold it, and never exceeds bytes_max.
+ * 1. An entry keeps no page from a lane that was promised it: whoever needs pages evicts entries until there
+ * are enough.
+ * 2. lw_cache_bytes counts every page that entries hold once, however many hold it, and never exceeds
+ * bytes_max.
  * 3. parent is the longest entry whose ids are a proper prefix; no two entries have the same ids.
  * 4. An entry that lacks any component is not found.
  */
@@ -61,9 +65,9 @@ void lw_cache_touch(lw_cache *cache, int32_t entry);
 bool lw_cache_publish(lw_cache *cache, const int32_t *ids, uint32_t position, const lw_page_table *lane,
                       uint64_t turn);
 
-/* Which entry goes first: one that a longer entry extends, is no shared prefix and not of its conversation's last two
- * turns; then one that a longer entry extends and that is no shared prefix; then any. The least recently used within
- * each. `spared` never goes. LW_CACHE_NONE: nothing is left. Pure. */
+/* Which entry goes first: one that a longer entry extends, is no shared prefix and not of its conversation's
+ * last two turns; then one that a longer entry extends and that is no shared prefix; then any. The least
+ * recently used within each. `spared` never goes. LW_CACHE_NONE: nothing is left. Pure. */
 int32_t lw_cache_victim(const lw_cache *cache, int32_t spared);
 
 /* Drops one entry. */

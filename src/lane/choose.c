@@ -1,6 +1,6 @@
-/* Which rows of which lanes a round computes. Pure: reads the lanes, their drafts and the costs, writes the round.
- * Running replies come first, one row each at least; then drafts as far as they pay; then prompts within the time that
- * running replies may be held up.
+/* Which rows of which lanes a round computes. Pure: reads the lanes, their drafts and the costs, writes the
+ * round. Running replies come first, one row each at least; then drafts as far as they pay; then prompts
+ * within the time that running replies may be held up.
  */
 #include "lane/core_internal.h"
 
@@ -17,8 +17,6 @@ static uint32_t rows_known(const lw__lane *lane)
 /* Known rows of every running lane; each gets one before any gets more. */
 static void choose_running(const lw_core *core, lw__round *round)
 {
-    uint32_t needed = 0;
-    for (uint32_t i = 0; i < core->options.lanes; i++) needed += lw__lane_runs(&core->lanes[i]);
     uint32_t spare = core->options.rows_max - core->options.lanes;
     for (uint32_t i = 0; i < core->options.lanes; i++) {
         const lw__lane *lane = &core->lanes[i];
@@ -30,13 +28,13 @@ static void choose_running(const lw_core *core, lw__round *round)
         round->row_count += 1 + more;
     }
     round->running = round->share_count;
-    LW_ASSERT(round->running == needed);
 }
 
 /* ---- drafts ---- */
 
 /* The share whose next draft is likeliest, the first of equals; share_count when none has one. */
-static uint32_t likeliest(const lw_core *core, const lw__round *round, const uint32_t *taken, const double *chances)
+static uint32_t likeliest(const lw_core *core, const lw__round *round, const uint32_t *taken,
+                          const double *chances)
 {
     uint32_t best = round->share_count;
     for (uint32_t i = 0; i < round->share_count; i++) {
@@ -47,8 +45,9 @@ static uint32_t likeliest(const lw_core *core, const lw__round *round, const uin
     return best;
 }
 
-/* Takes the likeliest next draft over all lanes again and again; the prefix of that order with the most expected tokens
- * a nanosecond is what the round tries. */
+/* Takes the likeliest next draft over all lanes again and again; the prefix of that order with the most
+ * expected tokens a nanosecond is what the round tries. A tree's nodes go in its source's order, with a
+ * chain's chances. */
 static void choose_drafts(const lw_core *core, lw__round *round, uint32_t room)
 {
     uint32_t taken[LW_CORE_LANES_MAX] = { 0 };
@@ -56,13 +55,15 @@ static void choose_drafts(const lw_core *core, lw__round *round, uint32_t room)
     double expected = round->running;
     double best = expected / lw_costs_at(&core->costs, round->row_count);
     const uint32_t base = round->row_count;
-    for (uint32_t i = 0; i < round->running; i++) chances[i] = core->lanes[round->shares[i].lane].depth.chances[0];
+    for (uint32_t i = 0; i < round->running; i++)
+        chances[i] = core->lanes[round->shares[i].lane].depth.chances[0];
     for (uint32_t rows = base + 1; rows <= base + room; rows++) {
         const uint32_t i = likeliest(core, round, taken, chances);
         if (i == round->share_count) return;
         expected += chances[i];
         taken[i]++;
-        if (taken[i] < LW_DRAFTS_MAX) chances[i] *= core->lanes[round->shares[i].lane].depth.chances[taken[i]];
+        if (taken[i] < LW_DRAFTS_MAX)
+            chances[i] *= core->lanes[round->shares[i].lane].depth.chances[taken[i]];
         const double rate = expected / lw_costs_at(&core->costs, rows);
         if (rate <= best) continue;
         best = rate;
@@ -104,7 +105,8 @@ static uint32_t next_prompt(const lw_core *core, const lw__round *round)
     for (uint32_t i = 0; i < core->options.lanes; i++) {
         if (core->lanes[i].state != LW__LANE_FILLING) continue;
         bool has_share = false;
-        for (uint32_t s = round->running; s < round->share_count; s++) has_share |= round->shares[s].lane == i;
+        for (uint32_t s = round->running; s < round->share_count; s++)
+            has_share |= round->shares[s].lane == i;
         if (has_share) continue;
         if (best == core->options.lanes || goes_before(&core->lanes[i], &core->lanes[best])) best = i;
     }

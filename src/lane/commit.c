@@ -1,16 +1,18 @@
-/* What a round that went well leaves behind; nothing here can fail. Entries are published before pages are given back,
- * since a mark may lie below what the lane still needs.
+/* What a round that went well leaves behind; nothing here can fail. Entries are published before pages are
+ * given back, since a mark may lie below what the lane still needs.
  */
 #include "lane/core_internal.h"
 
-/* The first mark above position that a prompt's rows up to end reach: the request's own or one of the core's. */
+/* The first mark above position that a prompt's rows up to end reach: the request's own or one of the core's.
+ */
 static uint32_t next_mark(const lw_core *core, lw__lane *lane, uint32_t position, uint32_t end)
 {
     const lw_request *request = lane->job.request;
     const uint32_t step = core->options.mark_rows;
     uint32_t mark = end + 1;
     if (step != 0 && position / step < end / step) mark = (position / step + 1) * step;
-    while (lane->next_mark < request->mark_count && request->marks[lane->next_mark] <= position) lane->next_mark++;
+    while (lane->next_mark < request->mark_count && request->marks[lane->next_mark] <= position)
+        lane->next_mark++;
     if (lane->next_mark < request->mark_count && request->marks[lane->next_mark] < mark) {
         mark = request->marks[lane->next_mark];
     }
@@ -26,7 +28,8 @@ static void publish_marks(lw_core *core, lw__lane *lane, uint32_t begin, uint32_
     }
 }
 
-/* Tells the drawn tokens in order; those after one that ended the reply are dropped. True: the reply has ended. */
+/* Tells the drawn tokens in order; those after one that ended the reply are dropped. True: the reply has
+ * ended. */
 static bool tell_tokens(lw__lane *lane, lw_finish *finish)
 {
     const lw_request *request = lane->job.request;
@@ -37,10 +40,7 @@ static bool tell_tokens(lw__lane *lane, lw_finish *finish)
                                        .top = drawn->top, .top_count = drawn->top_count };
         lane->counts.tokens++;
         const bool goes_on = request->token == NULL || request->token(request->context, &event);
-        bool is_end = false;
-        for (uint32_t j = 0; !request->ignore_end && j < request->end_id_count; j++) {
-            is_end = is_end || request->end_ids[j] == drawn->id;
-        }
+        const bool is_end = lw__is_end_id(request, drawn->id);
         *finish = is_end ? LW_FINISH_END : goes_on ? LW_FINISH_LENGTH : LW_FINISH_STOPPED;
         if (is_end || !goes_on || lane->counts.tokens == request->tokens_max) {
             lane->count = first + i + 1;
@@ -50,7 +50,8 @@ static bool tell_tokens(lw__lane *lane, lw_finish *finish)
     return request->tokens_max == 0 && lane->committed == request->prompt_count;
 }
 
-/* Tells the source and the guard how the drafts went. round_ns 0: the round's time says nothing about them. */
+/* Tells the source and the guard how the drafts went. round_ns 0: the round's time says nothing about them.
+ */
 static void judge_drafts(lw_core *core, lw__lane *lane, const lw__share *share, uint64_t round_ns)
 {
     if (share->drafts == 0) {
@@ -128,5 +129,5 @@ void lw__round_commit(lw_core *core, const lw__round *round, uint64_t round_ns)
     for (uint32_t i = 0; i < round->share_count; i++) {
         share_commit(core, &round->shares[i], is_pure ? round_ns : 0);
     }
-    if (is_pure) lw_costs_measure(&core->costs, round->row_count, (double)round_ns);
+    lw_costs_measure(&core->costs, round->row_count, (double)round_ns);
 }

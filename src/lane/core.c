@@ -19,10 +19,12 @@ uint64_t lw__core_now(const lw_core *core)
 static lw_status options_check(const lw_core_options *options, const lw_core_device *device, lw_diag *d)
 {
     if (options->lanes == 0 || options->lanes > LW_CORE_LANES_MAX) {
-        return lw_fail(d, LW_BAD_INPUT, "%u lanes: from 1 to %d are served", options->lanes, LW_CORE_LANES_MAX);
+        return lw_fail(d, LW_BAD_INPUT, "%u lanes: from 1 to %d are served", options->lanes,
+                       LW_CORE_LANES_MAX);
     }
     if (options->rows_max <= options->lanes) {
-        return lw_fail(d, LW_BAD_INPUT, "rounds of %u rows leave no row for a prompt beside %u lanes; --chunk sets them",
+        return lw_fail(d, LW_BAD_INPUT,
+                       "rounds of %u rows leave no row for a prompt beside %u lanes; --chunk sets them",
                        options->rows_max, options->lanes);
     }
     if (options->drafts_max > LW_DRAFTS_MAX) {
@@ -58,7 +60,8 @@ static lw_status memory_take(lw_core *core, lw_diag *d)
     core->rows = calloc(o->rows_max, sizeof *core->rows);
     core->logits = calloc(vocab, sizeof *core->logits);
     if (core->lanes == NULL || core->queue == NULL || core->rows == NULL || core->logits == NULL) {
-        return lw_fail(d, LW_NO_ROOM, "no memory for %u lanes and %u waiting requests", o->lanes, o->queue_max);
+        return lw_fail(d, LW_NO_ROOM, "no memory for %u lanes and %u waiting requests", o->lanes,
+                       o->queue_max);
     }
     lw_status status = LW_OK;
     for (uint32_t i = 0; status == LW_OK && i < o->lanes; i++) status = lane_init(core, &core->lanes[i], d);
@@ -75,7 +78,8 @@ static lw_status memory_take(lw_core *core, lw_diag *d)
     return status;
 }
 
-lw_status lw_core_open(const lw_core_device *device, const lw_core_options *options, lw_core **out, lw_diag *d)
+lw_status lw_core_open(const lw_core_device *device, const lw_core_options *options, lw_core **out,
+                       lw_diag *d)
 {
     *out = NULL;
     LW_ASSERT(options->clock != NULL);
@@ -126,7 +130,8 @@ static lw_status ids_check(const lw_request *request, uint32_t vocab, lw_diag *d
 {
     for (uint32_t i = 0; i < request->prompt_count; i++) {
         if (request->prompt[i] >= 0 && (uint32_t)request->prompt[i] < vocab) continue;
-        return lw_fail(d, LW_BAD_INPUT, "token id %d at position %u of the prompt is not in the vocabulary of %u",
+        return lw_fail(d, LW_BAD_INPUT,
+                       "token id %d at position %u of the prompt is not in the vocabulary of %u",
                        request->prompt[i], i, vocab);
     }
     for (uint32_t i = 0; i < request->mark_count; i++) {
@@ -143,16 +148,19 @@ static lw_status room_check(const lw_core *core, const lw_request *request, lw_d
 {
     const uint32_t context = core->options.context;
     if (request->prompt_count > context || request->tokens_max > context - request->prompt_count) {
-        return lw_fail(d, LW_BAD_INPUT, "the prompt has %u tokens and the reply may have %u, the context is %u; "
-                       "a shorter reply or a larger --context would fit", request->prompt_count, request->tokens_max,
-                       context);
+        return lw_fail(d, LW_BAD_INPUT,
+                       "the prompt has %u tokens and the reply may have %u, the context is %u; "
+                       "a shorter reply or a larger --context would fit",
+                       request->prompt_count, request->tokens_max, context);
     }
     for (uint32_t g = 0; g < core->device.pool->group_count; g++) {
         const uint32_t wanted = lw__seat_pages(core, request, g), there = core->device.pool->groups[g].count;
         if (wanted <= there) continue;
-        return lw_fail(d, LW_NO_ROOM, "prompt and reply want %u pages of 64 positions and there are %u; a shorter "
-                       "reply, fewer --parallel lanes of the same memory or a smaller --prompt-cache would help",
-                       wanted, there);
+        return lw_fail(
+            d, LW_NO_ROOM,
+            "prompt and reply want %u pages of 64 positions and there are %u; a shorter "
+            "reply, fewer --parallel lanes of the same memory or a smaller --prompt-cache would help",
+            wanted, there);
     }
     return LW_OK;
 }
@@ -163,8 +171,8 @@ static lw_status request_check(const lw_core *core, const lw_request *request, l
     LW_ASSERT(request->end != NULL);
     if (request->prompt_count == 0) return lw_fail(d, LW_BAD_INPUT, "the prompt has no tokens");
     if (request->logprobs < -1 || request->logprobs > LW_LOGPROBS_MAX) {
-        return lw_fail(d, LW_BAD_INPUT, "%d log-probabilities a token: at most %d are told", request->logprobs,
-                       LW_LOGPROBS_MAX);
+        return lw_fail(d, LW_BAD_INPUT, "%d log-probabilities a token: at most %d are told",
+                       request->logprobs, LW_LOGPROBS_MAX);
     }
     lw_status status = room_check(core, request, d);
     if (status == LW_OK) status = ids_check(request, vocab, d);
@@ -179,7 +187,8 @@ lw_status lw_core_submit(lw_core *core, const lw_request *request, uint64_t *id,
     const lw_status status = request_check(core, request, d);
     if (status != LW_OK) return status;
     if (core->queue_count == core->options.queue_max) {
-        return lw_fail(d, LW_NO_ROOM, "%u requests wait already; --queue N sets how many may", core->queue_count);
+        return lw_fail(d, LW_NO_ROOM, "%u requests wait already; --queue N sets how many may",
+                       core->queue_count);
     }
     const uint32_t at = (core->queue_begin + core->queue_count++) % core->options.queue_max;
     *id = ++core->job_count;
@@ -200,7 +209,9 @@ static bool cancel_waiting(lw_core *core, uint64_t id)
     }
     core->queue_count--;
     core->counts.cancelled++;
-    const lw_end_event event = { .status = LW_CANCELLED, .finish = LW_FINISH_STOPPED, .text = "cancelled while waiting",
+    const lw_end_event event = { .status = LW_CANCELLED,
+                                 .finish = LW_FINISH_STOPPED,
+                                 .text = "cancelled while waiting",
                                  .counts = { .prompt_tokens = job.request->prompt_count,
                                              .wait_ns = lw__core_now(core) - job.submitted_ns } };
     job.request->end(job.request->context, &event);
@@ -215,6 +226,24 @@ bool lw_core_cancel(lw_core *core, uint64_t id)
         lw__lane *lane = &core->lanes[i];
         if (lane->state == LW__LANE_FREE || lane->job.id != id) continue;
         lw__seat_leave(core, lane, LW_CANCELLED, LW_FINISH_STOPPED, "cancelled");
+        return true;
+    }
+    return false;
+}
+
+bool lw_core_pause(lw_core *core, uint64_t id, bool is_paused)
+{
+    LW_ASSERT(!core->is_in_round);
+    for (uint32_t i = 0; i < core->queue_count; i++) {
+        lw__job *job = &core->queue[(core->queue_begin + i) % core->options.queue_max];
+        if (job->id != id) continue;
+        job->is_paused = is_paused;
+        return true;
+    }
+    for (uint32_t i = 0; i < core->options.lanes; i++) {
+        lw__lane *lane = &core->lanes[i];
+        if (lane->state == LW__LANE_FREE || lane->job.id != id) continue;
+        lane->job.is_paused = is_paused;
         return true;
     }
     return false;
@@ -274,7 +303,10 @@ static void rows_fill(lw_core *core, const lw__share *share)
     const uint32_t last = share->known - 1;
     for (uint32_t i = 0; i < share->known; i++) {
         const uint32_t position = lane->committed + i;
-        rows[i] = (lw_row){ .token = lane->ids[position], .lane = share->lane, .position = position, .slot = position,
+        rows[i] = (lw_row){ .token = lane->ids[position],
+                            .lane = share->lane,
+                            .position = position,
+                            .slot = position,
                             .parent = i == 0 ? -1 : (int32_t)(share->row_begin + i - 1),
                             .wanted = i == last && share->draws };
     }
@@ -311,7 +343,8 @@ static lw_status forward(lw_core *core, const lw__round *round, lw_diag *d)
     }
     for (uint32_t i = 0; i < core->options.lanes; i++) {
         const lw__lane *lane = &core->lanes[i];
-        lanes[i] = (lw_batch_lane){ .committed = lane->committed, .page_count = core->device.pool->table_pages };
+        lanes[i] =
+            (lw_batch_lane){ .committed = lane->committed, .page_count = core->device.pool->table_pages };
         for (uint32_t g = 0; g < core->device.pool->group_count; g++) lanes[i].pages[g] = lane->pages.ids[g];
     }
     const lw_batch batch = { .rows = core->rows, .row_count = round->row_count, .lanes = lanes,
@@ -330,12 +363,13 @@ static void round_fail(lw_core *core, const lw__round *round, lw_status status, 
     }
 }
 
-static bool has_held(const lw_core *core)
+static bool lanes_are_paused(const lw_core *core)
 {
+    bool any = false;
     for (uint32_t i = 0; i < core->options.lanes; i++) {
-        if (core->lanes[i].state == LW__LANE_RUNNING && !lw__lane_runs(&core->lanes[i])) return true;
+        any = any || (core->lanes[i].state == LW__LANE_RUNNING && core->lanes[i].job.is_paused);
     }
-    return false;
+    return any;
 }
 
 bool lw_core_round(lw_core *core)
@@ -352,14 +386,15 @@ bool lw_core_round(lw_core *core)
         const uint64_t begin = lw__core_now(core);
         const lw_status status = forward(core, round, &d);
         core->counts.rounds++;
-        for (uint32_t i = 0; status == LW_OK && i < round->share_count; i++) lw__share_sample(core, &round->shares[i]);
+        for (uint32_t i = 0; status == LW_OK && i < round->share_count; i++)
+            lw__share_sample(core, &round->shares[i]);
         if (status == LW_OK) {
             lw__round_commit(core, round, lw__core_now(core) - begin);
         } else {
             round_fail(core, round, status, &d);
         }
     }
-    LW_ASSERT(works || core->queue_count == 0 || has_held(core));
+    LW_ASSERT(works || core->queue_count == 0 || lanes_are_paused(core));
     core->is_in_round = false;
     return works;
 }

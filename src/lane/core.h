@@ -1,31 +1,36 @@
-/* The lane core: many requests answered over one device in rounds. One thread owns a core and calls everything here;
- * the server puts a queue in front of it. Rounds are transactions:
+/* The lane core: many requests answered over one device in rounds. One thread owns a core and calls
+ * everything here; the server puts a queue in front of it. Rounds are transactions:
  *
  *     admit -> draft -> choose (pure) -> forward (may fail) -> sample -> commit (cannot fail)
  *
  * A request, and the function that makes each move:
  *
- *     submit --> WAITING --admit--> FILLING --commit, prompt done--> RUNNING
- *                   |                  |                                |
- *                   +------ cancel, failed forward, bad logits ---------+--> end(error)
- *                                      +-- prompt-only ---- end id, limit, false from token() --> end(finish)
+ *     lw_core_submit -> WAITING
+ *     WAITING -> FILLING          lw__seats_fill: a lane is free and its pages can be promised
+ *     FILLING -> RUNNING          lw__round_commit: the prompt's last row is kept
+ *     RUNNING -> ended            lw__round_commit: end id, limit, or false from token()
+ *     FILLING -> ended            lw__round_commit: a prompt without a reply
+ *     any     -> ended (error)    lw_core_cancel; a forward that failed; logits that are not finite
  *
  * Invariants
- * 1. A lane's ids[0, committed) are exactly what its pages hold below committed; ids[committed, count) are known and
- *    have no kept row yet: the rest of a prompt, or the pending token, or what a kept tree path left to recompute.
- * 2. Every reply is a function of its request alone: rounds, drafts, lanes, entries and clocks choose when, never what.
- * 3. Pages in a group without reach: those lanes hold, each once, plus what each lane may still take, never exceed the
- *    pool. In a group with a reach: the most that each lane may hold, summed, never exceeds it. So a running reply
- *    finds its pages, at worst by evicting entries.
+ * 1. A lane's ids[0, committed) are exactly what its pages hold below committed; ids[committed, count) are
+ * known and have no kept row yet: the rest of a prompt, the pending token, or what a kept tree path left to
+ *    recompute.
+ * 2. Every reply is a function of its request alone: rounds, drafts, lanes, entries and clocks choose when,
+ *    never what.
+ * 3. In a group without a reach: the pages that lanes hold, each counted once, and those that each lane may
+ *    still take never exceed the pool. In a group with one: what each lane may hold at most, summed, never
+ *    exceeds it. So a running reply finds its pages, at worst by evicting entries.
  * 4. Rounds allocate nothing; all memory is taken at open.
- * 5. Requests are admitted in the order of submission.
- * 6. A filling prompt that was passed over 8 times goes before the others; else the fewest rows left go first.
+ * 5. Requests are seated in the order of submission.
+ * 6. A filling prompt that was passed over 8 times goes before the others; else the fewest rows left go
+ * first.
  *
- * Marks need no chunk boundary: states are pages, and an entry at p shares the pages below p however the forward that
- * wrote them was cut. (A blob state has to be asked for at its mark, and then chunks end there.)
+ * Marks need no chunk boundary: states are pages, and an entry at p shares the pages below p however the
+ * forward that wrote them was cut. (A blob state has to be asked for at its mark, and then chunks end there.)
  *
- * A kept tree path whose rows do not stand at slot == position keeps the rows that do; the tokens after them stay,
- * and their rows are computed once more as a chain.
+ * A kept tree path whose rows do not stand at slot == position keeps the rows that do; the tokens after them
+ * stay, and their rows are computed once more as a chain.
  */
 #ifndef LW_LANE_CORE_H
 #define LW_LANE_CORE_H
@@ -39,6 +44,13 @@
 #include "lane/sample.h"
 
 enum { LW_LOGPROBS_MAX = 20, LW_CORE_LANES_MAX = 64 };
+
+/* What callers that know no better put into lw_core_options. */
+enum {
+    LW_COPY_MATCH_DEFAULT = 8,    /* shorter agreements are indentation and set phrases */
+    LW_DRAFTS_DEFAULT = 15,       /* a window of 16 rows */
+    LW_MARK_ROWS_DEFAULT = 1024,
+};
 
 typedef struct lw_core lw_core;
 
@@ -59,7 +71,7 @@ typedef struct lw_core_options {
     uint64_t cache_bytes;        /* of pages that prefix entries may hold; 0: off */
     uint32_t cache_entries;      /* 0: 64 */
     uint32_t mark_rows;          /* in long prompts an entry every so many rows; 0: none */
-    uint64_t round_ns;           /* of a round with prompt rows while a reply runs; 0: prompt work of 3 plain rounds */
+    uint64_t round_ns; /* of a round with prompt rows while a reply runs; 0: prompt work of 3 plain rounds */
     uint32_t copy_match;         /* tokens that agree before a copy is tried; 0: no copies */
     uint32_t drafts_max;         /* of one window; 0: none */
     const lw_draft_source *source;       /* asked where there is nothing to copy; may be NULL */
@@ -99,8 +111,8 @@ typedef struct lw_end_event {
     lw_request_counts counts;
 } lw_end_event;
 
-/* Borrowed from submit until end() is called. The callbacks run inside lw_core_round and lw_core_cancel and call no
- * function of the core. */
+/* Borrowed from submit until end() is called. The callbacks run inside lw_core_round and lw_core_cancel and
+ * call no function of the core. */
 typedef struct lw_request {
     const int32_t *prompt;
     uint32_t prompt_count;
@@ -111,12 +123,13 @@ typedef struct lw_request {
     uint32_t end_id_count;
     bool ignore_end;
     bool draft;                          /* false: one row a round */
-    const bool *is_held;                 /* true: its reply pauses and keeps its lane; may be NULL */
     int32_t logprobs;                    /* most likely ids told with each token; -1: no log-probabilities */
-    const uint32_t *marks;               /* ascending positions in the prompt where an entry is worth keeping */
+    const uint32_t *marks; /* ascending positions in the prompt where an entry is worth keeping */
     uint32_t mark_count;
-    bool (*token)(void *context, const lw_token_event *event);           /* false ends the reply after it; may be NULL */
-    void (*filled)(void *context, uint32_t rows_done, uint32_t rows);    /* of the rows to compute; may be NULL */
+    bool (*token)(void *context,
+                  const lw_token_event *event); /* false ends the reply after it; may be NULL */
+    void (*filled)(void *context, uint32_t rows_done,
+                   uint32_t rows); /* of the rows to compute; may be NULL */
     void (*end)(void *context, const lw_end_event *event);
     void *context;
 } lw_request;
@@ -136,12 +149,16 @@ lw_status lw_core_open(const lw_core_device *device, const lw_core_options *opti
 /* Cancels what is left. */
 void lw_core_close(lw_core *core);
 
-/* Queues a request. Refuses (and never calls its callbacks) what could not be served even alone, and when the queue is
- * full. */
+/* Queues a request. Refuses (and never calls its callbacks) what could not be served even alone, and when the
+ * queue is full. */
 lw_status lw_core_submit(lw_core *core, const lw_request *request, uint64_t *id, lw_diag *d) LW_MUST_USE;
 
 /* Ends a request between rounds; its lane is free at once. False: it has ended already. */
 bool lw_core_cancel(lw_core *core, uint64_t id);
+
+/* A paused request keeps its lane and brings no rows once its prompt is filled: its reader is behind. Between
+ * rounds; false: it has ended already. */
+bool lw_core_pause(lw_core *core, uint64_t id, bool is_paused);
 
 /* One round. False: there was nothing to do. */
 bool lw_core_round(lw_core *core);

@@ -1,5 +1,6 @@
-/* What the files of the lane core share: core.c (open, submit, cancel, the round's order), seat.c (which waiting request
- * takes which lane, and how it leaves), choose.c, verify.c, commit.c. Nothing else includes it but tests.
+/* What the files of the lane core share: core.c (open, submit, cancel, the round's order), seat.c (which
+ * waiting request takes which lane, and how it leaves), choose.c, verify.c, commit.c. Nothing else includes
+ * it but tests.
  */
 #ifndef LW_LANE_CORE_INTERNAL_H
 #define LW_LANE_CORE_INTERNAL_H
@@ -12,6 +13,7 @@ typedef struct lw__job {
     const lw_request *request;
     uint64_t id;
     uint64_t submitted_ns;
+    bool is_paused;
 } lw__job;
 
 typedef enum lw__lane_state { LW__LANE_FREE, LW__LANE_FILLING, LW__LANE_RUNNING } lw__lane_state;
@@ -44,10 +46,16 @@ typedef struct lw__lane {
     lw__drawn *drawn;                        /* [drafts_max + 1] */
     uint32_t drawn_count;
     uint32_t kept;                           /* drafts that equalled their draws */
-    uint32_t placed;                         /* rows from the window's first on that stand at slot == position */
+    uint32_t placed; /* rows from the window's first on that stand at slot == position */
     lw_status drawn_status;
     lw_diag diag;                            /* of drawn_status */
 } lw__lane;
+
+/* Whether the lane's reply wants rows. */
+static inline bool lw__lane_runs(const lw__lane *lane)
+{
+    return lane->state == LW__LANE_RUNNING && !lane->job.is_paused;
+}
 
 /* What one lane brings to a round: known rows, then drafts below the last of them. */
 typedef struct lw__share {
@@ -88,13 +96,6 @@ struct lw_core {
 
 uint64_t lw__core_now(const lw_core *core);
 
-/* A running lane that takes rows: its reader keeps up. */
-static inline bool lw__lane_runs(const lw__lane *lane)
-{
-    const bool *is_held = lane->state == LW__LANE_RUNNING ? lane->job.request->is_held : NULL;
-    return lane->state == LW__LANE_RUNNING && (is_held == NULL || !*is_held);
-}
-
 /* ---- seat.c ---- */
 
 /* Pages of group g that a request may hold at once; pure. */
@@ -111,8 +112,12 @@ void lw__round_choose(const lw_core *core, lw__round *round);
 
 /* ---- verify.c ---- */
 
-/* Draws along the share's window; fills the lane's drawn, kept, placed and drawn_status, appends to its ids. */
+/* Draws along the share's window; fills the lane's drawn, kept, placed and drawn_status, appends to its ids.
+ */
 void lw__share_sample(lw_core *core, const lw__share *share);
+
+/* Whether this token ends the reply of which it is a part. */
+bool lw__is_end_id(const lw_request *request, int32_t id);
 
 /* ---- commit.c ---- */
 

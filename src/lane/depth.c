@@ -7,7 +7,7 @@
 #define CHANCE_FIRST 0.9f
 #define CHANCE_RATE 0.15f
 #define GAIN_RATE 0.2f
-#define GAIN_LEAST 1.05f       /* drafts must win by this much: measured times are noisy, plain rounds are sure */
+#define GAIN_LEAST 1.05f /* drafts must win by this much: measured times are noisy, plain rounds are sure */
 #define ROUND_NS_ASSUMED 1e6   /* only ratios of unmeasured costs matter */
 #define ROW_SHARE_ASSUMED 0.0625
 
@@ -26,12 +26,17 @@ static double between(const lw_cost *a, const lw_cost *b, uint32_t rows)
 lw_status lw_costs_init(lw_costs *costs, const lw_cost *given, uint32_t given_count, uint32_t rows_max,
                         lw_diag *d)
 {
-    *costs = (lw_costs){ .rows_max = rows_max };
+    *costs = (lw_costs){ .rows_max = rows_max, .has_unit = given_count > 0 };
     costs->ns = calloc((size_t)rows_max + 1, sizeof *costs->ns);
-    if (costs->ns == NULL) return lw_fail(d, LW_NO_ROOM, "no memory for the costs of %u rows", rows_max);
+    costs->is_assumed = calloc((size_t)rows_max + 1, sizeof *costs->is_assumed);
+    if (costs->ns == NULL || costs->is_assumed == NULL) {
+        lw_costs_deinit(costs);
+        return lw_fail(d, LW_NO_ROOM, "no memory for the costs of %u rows", rows_max);
+    }
     uint32_t next = 0;
     for (uint32_t rows = 1; rows <= rows_max; rows++) {
         while (next < given_count && given[next].rows <= rows) next++;
+        costs->is_assumed[rows] = given_count == 0;
         if (given_count == 0) {
             costs->ns[rows] = assumed(rows);
         } else if (next == 0) {
@@ -48,6 +53,7 @@ lw_status lw_costs_init(lw_costs *costs, const lw_cost *given, uint32_t given_co
 void lw_costs_deinit(lw_costs *costs)
 {
     free(costs->ns);
+    free(costs->is_assumed);
     *costs = (lw_costs){ 0 };
 }
 
@@ -60,7 +66,12 @@ double lw_costs_at(const lw_costs *costs, uint32_t rows)
 void lw_costs_measure(lw_costs *costs, uint32_t rows, double ns)
 {
     LW_ASSERT(rows > 0 && rows <= costs->rows_max);
-    costs->ns[rows] += COST_RATE * (ns - costs->ns[rows]);
+    if (!(ns > 0.0)) return;
+    const double unit = ns / costs->ns[rows];
+    for (uint32_t i = 1; i <= costs->rows_max && !costs->has_unit; i++) costs->ns[i] *= unit;
+    costs->has_unit = true;
+    costs->ns[rows] += (costs->is_assumed[rows] ? 1.0 : COST_RATE) * (ns - costs->ns[rows]);
+    costs->is_assumed[rows] = false;
 }
 
 void lw_depth_init(lw_depth *depth)
@@ -102,4 +113,3 @@ void lw_depth_drafted(lw_depth *depth, uint32_t offered, uint32_t kept, double n
     depth->rest = depth->backoff;
     depth->backoff = depth->backoff * 2 < BACKOFF_MAX ? depth->backoff * 2 : BACKOFF_MAX;
 }
-

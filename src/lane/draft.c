@@ -1,5 +1,5 @@
-/* The copy drafter; see draft.h. Per lane: the newest end of each n-gram's bucket and, per position, the end before it
- * in the same bucket. A bucket may mix n-grams: a match is measured on the tokens themselves.
+/* The copy drafter; see draft.h. Per lane: the newest end of each n-gram's bucket and, per position, the end
+ * before it in the same bucket. A bucket may mix n-grams: a match is measured on the tokens themselves.
  */
 #include "lane/draft.h"
 
@@ -52,7 +52,8 @@ lw_status lw_copies_make(uint32_t lanes, uint32_t context, uint32_t match, lw_co
     if (ok) return LW_OK;
     lw_copies_free(copies);
     *out = NULL;
-    return lw_fail(d, LW_NO_ROOM, "no memory for the copy drafter of %u lanes of %u positions", lanes, context);
+    return lw_fail(d, LW_NO_ROOM, "no memory for the copy drafter of %u lanes of %u positions", lanes,
+                   context);
 }
 
 void lw_copies_free(lw_copies *copies)
@@ -102,7 +103,8 @@ static int32_t best_end(const lw_copies *copies, const copy_lane *l, const int32
     return best;
 }
 
-static void propose(void *context, uint32_t lane, const int32_t *ids, uint32_t count, uint32_t room, lw_draft *out)
+static void propose(void *context, uint32_t lane, const int32_t *ids, uint32_t count, uint32_t room,
+                    lw_draft *out)
 {
     lw_copies *copies = context;
     copy_lane *l = &copies->lanes[lane];
@@ -120,7 +122,8 @@ static void propose(void *context, uint32_t lane, const int32_t *ids, uint32_t c
     }
     const int32_t end = best_end(copies, l, ids, count - 1);
     if (end == NOWHERE) return;
-    for (uint32_t from = (uint32_t)end + 1; from < count && out->count < room && out->count < l->width; from++) {
+    for (uint32_t from = (uint32_t)end + 1; from < count && out->count < room && out->count < l->width;
+         from++) {
         out->tokens[out->count] = ids[from];
         out->parents[out->count] = (int32_t)out->count - 1;
         out->count++;

@@ -1,8 +1,9 @@
-/* Drafts: guesses at what a stream draws next. A draft is kept only if it equals the draw, so a source may be wrong at
- * will: it changes speed and nothing else.
+/* Drafts: guesses at what a stream draws next. A draft is kept only if it equals the draw, so a source may be
+ * wrong at will: it changes speed and nothing else.
  *
- * lw_draft_source is what the core calls. The copy drafter below is one; a model's own draft head or a block drafter
- * joins as another (its KV is a reach group of the plan, so its state is shared and kept like every other page).
+ * lw_draft_source is what the core calls. The copy drafter below is one; a model's own draft head or a block
+ * drafter joins as another (its KV is a reach group of the plan, so its state is shared and kept like every
+ * other page).
  */
 #ifndef LW_LANE_DRAFT_H
 #define LW_LANE_DRAFT_H
@@ -22,15 +23,16 @@ typedef struct lw_draft_source {
     void *context;
     /* A new stream sits in this lane. */
     void (*reset)(void *context, uint32_t lane);
-    /* Up to room drafts for what follows ids[0, count); ids only grow until the next reset. Allocates nothing. */
+    /* Up to room drafts for what follows ids[0, count); ids only grow until the next reset. Allocates
+     * nothing. */
     void (*propose)(void *context, uint32_t lane, const int32_t *ids, uint32_t count, uint32_t room,
                     lw_draft *out);
     /* Of the last proposal's drafts, offered were in a window and kept equalled the draws. */
     void (*judge)(void *context, uint32_t lane, uint32_t offered, uint32_t kept);
 } lw_draft_source;
 
-/* Copies from the stream's own tokens: where its last tokens stood before, what followed then is proposed again. The
- * index of n-grams grows with the stream; all of its memory is taken at once. */
+/* Copies from the stream's own tokens: where its last tokens stood before, what followed then is proposed
+ * again. The index of n-grams grows with the stream; all of its memory is taken at once. */
 typedef struct lw_copies lw_copies;
 
 /* match: tokens that must agree before a copy is proposed (at least 3). */

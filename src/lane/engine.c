@@ -1,15 +1,16 @@
-/* Engines and streams; see engine.h. A stream's forward is one batch of one lane; rounds of many lanes build on the
- * same page tables and commits.
+/* Engines and streams; see engine.h. A stream's forward is one batch of one lane; rounds of many lanes build
+ * on the same page tables and commits.
  */
 #include "lane/engine.h"
 
 #include "base/clock.h"
 #include "family/family.h"
+#include "lane/admit.h"
 #include "lane/pages.h"
 
 #include <stdlib.h>
 
-enum { CONTEXT_DEFAULT = 32768, CHUNK_ROWS_DEFAULT = 512 };
+enum { CHUNK_ROWS_DEFAULT = 512 };
 
 struct lw_engine {
     const lw_device_table *table;
@@ -19,6 +20,7 @@ struct lw_engine {
     lw_page_pool pool;
     uint32_t context, chunk_rows;
     uint32_t lanes, lanes_used;
+    bool is_lent;
     lw_sampler *sampler;
     lw_row *rows;               /* [chunk_rows] of the forward in hand */
 };
@@ -45,41 +47,49 @@ void lw_engine_close(lw_engine *engine)
     free(engine);
 }
 
-static lw_status sizes_choose(lw_engine *engine, uint32_t context_model, const lw_engine_options *options, lw_diag *d)
+/* Sizes from what the device has free; the weights are counted as the checkpoint stores them. */
+static lw_status sizes_choose(lw_engine *engine, uint32_t context_model, const lw_engine_options *options,
+                              lw_diag *d)
 {
-    const uint32_t model = context_model == 0 ? LW_LIMIT_CONTEXT : context_model;
-    if (options->context > model) {
-        return lw_fail(d, LW_BAD_INPUT, "a context of %u is more than the model's %u", options->context, model);
+    const lw_plan *plan = &engine->plan;
+    const uint32_t rows = options->chunk_rows != 0 ? options->chunk_rows : CHUNK_ROWS_DEFAULT;
+    lw_admit in = { .free_bytes = engine->table->free_bytes(engine->device), .group_count = plan->reach_count,
+                    .rows_max = rows, .context_model = context_model, .context = options->context,
+                    .lanes = options->lanes != 0 ? options->lanes : 1, .cache_bytes = options->cache_bytes };
+    for (uint32_t i = 0; i < plan->weight_count; i++) in.fixed_bytes += lw_weight_bytes(&plan->weights[i]);
+    for (uint32_t g = 0; g < plan->reach_count; g++) {
+        in.reaches[g] = plan->reaches[g];
+        in.page_bytes[g] = engine->table->page_bytes(engine->device, plan, g);
     }
-    if (options->lanes > LW_LIMIT_LANES) {
-        return lw_fail(d, LW_BAD_INPUT, "%u lanes are more than %d", options->lanes, LW_LIMIT_LANES);
-    }
-    const uint32_t usual = model < CONTEXT_DEFAULT ? model : CONTEXT_DEFAULT;
-    engine->context = options->context != 0 ? options->context : usual;
-    engine->chunk_rows = options->chunk_rows != 0 ? options->chunk_rows : CHUNK_ROWS_DEFAULT;
-    if (engine->chunk_rows > engine->context) engine->chunk_rows = engine->context;
-    engine->lanes = options->lanes != 0 ? options->lanes : 1;
-    return LW_OK;
+    lw_admitted chosen;
+    const lw_status status = lw_admit_choose(&in, &chosen, d);
+    if (status != LW_OK) return status;
+    engine->context = chosen.context;
+    engine->lanes = chosen.lanes;
+    engine->chunk_rows = rows < chosen.context ? rows : chosen.context;
+    return lw_page_pool_init_counts(&engine->pool, plan, chosen.page_counts, chosen.context, d);
 }
 
-static lw_status compile(lw_engine *engine, const lw_checkpoint *checkpoint, const lw_engine_options *options,
-                         lw_diag *d)
+static lw_status compile(lw_engine *engine, const lw_checkpoint *checkpoint, uint32_t context_model,
+                         const lw_engine_options *options, lw_diag *d)
 {
     const char *name = options->device != NULL ? options->device : "cpu";
     engine->table = lw_device_find(name);
-    if (engine->table == NULL) return lw_fail(d, LW_BAD_INPUT, "device \"%s\" is not one of this build", name);
+    if (engine->table == NULL)
+        return lw_fail(d, LW_BAD_INPUT, "device \"%s\" is not one of this build", name);
     lw_status status = engine->table->open(&options->device_options, &engine->device, d);
-    if (status == LW_OK) {
-        status = lw_page_pool_init(&engine->pool, &engine->plan, engine->lanes, engine->context, engine->chunk_rows,
-                                   d);
-    }
+    if (status == LW_OK) status = sizes_choose(engine, context_model, options, d);
     if (status == LW_OK) status = lw_sampler_make(engine->plan.vocab, &engine->sampler, d);
     if (status != LW_OK) return status;
     engine->rows = calloc(engine->chunk_rows, sizeof *engine->rows);
     if (engine->rows == NULL) return lw_fail(d, LW_NO_ROOM, "no memory for %u rows", engine->chunk_rows);
-    lw_exec_options exec = { .rows_max = engine->chunk_rows, .wanted_max = engine->chunk_rows,
-                             .checkpoint = checkpoint, .progress = options->progress, .trace = options->trace };
-    for (uint32_t g = 0; g < engine->pool.group_count; g++) exec.page_counts[g] = engine->pool.groups[g].count;
+    lw_exec_options exec = { .rows_max = engine->chunk_rows,
+                             .wanted_max = engine->chunk_rows,
+                             .checkpoint = checkpoint,
+                             .progress = options->progress,
+                             .trace = options->trace };
+    for (uint32_t g = 0; g < engine->pool.group_count; g++)
+        exec.page_counts[g] = engine->pool.groups[g].count;
     return engine->table->compile(engine->device, &engine->plan, &exec, &engine->exec, d);
 }
 
@@ -95,8 +105,7 @@ static lw_status engine_make(lw_plan *plan, const lw_checkpoint *checkpoint, uin
     }
     engine->plan = *plan;
     *plan = (lw_plan){ 0 };
-    lw_status status = sizes_choose(engine, context_model, options, d);
-    if (status == LW_OK) status = compile(engine, checkpoint, options, d);
+    const lw_status status = compile(engine, checkpoint, context_model, options, d);
     if (status != LW_OK) {
         lw_engine_close(engine);
         return status;
@@ -136,6 +145,33 @@ uint32_t lw_engine_vocab(const lw_engine *engine) { return engine->plan.vocab; }
 void lw_engine_describe(const lw_engine *engine, char *text, size_t text_bytes)
 {
     engine->table->describe(engine->device, text, text_bytes);
+}
+
+uint32_t lw_engine_lanes(const lw_engine *engine)
+{
+    return engine->lanes;
+}
+
+lw_status lw_engine_lend(lw_engine *engine, lw_core_device *out, lw_diag *d)
+{
+    if (engine->lanes_used > 0) {
+        return lw_fail(d, LW_BAD_INPUT, "%u of the engine's lanes are in use", engine->lanes_used);
+    }
+    *out = (lw_core_device){ .table = engine->table, .exec = engine->exec, .plan = &engine->plan,
+                             .pool = &engine->pool };
+    for (uint32_t g = 0; g < engine->pool.group_count; g++) {
+        out->page_bytes[g] = engine->table->page_bytes(engine->device, &engine->plan, g);
+    }
+    engine->is_lent = true;
+    engine->lanes_used = engine->lanes;
+    return LW_OK;
+}
+
+void lw_engine_return(lw_engine *engine)
+{
+    LW_ASSERT(engine->is_lent);
+    engine->is_lent = false;
+    engine->lanes_used = 0;
 }
 
 /* ---- streams ---- */
@@ -183,12 +219,14 @@ void lw_stream_close(lw_stream *stream)
 
 uint32_t lw_stream_committed(const lw_stream *stream) { return stream->committed; }
 
-static lw_status rows_fill(lw_stream *stream, const int32_t *ids, uint32_t count, lw_wanted wanted, lw_diag *d)
+static lw_status rows_fill(lw_stream *stream, const int32_t *ids, uint32_t count, lw_wanted wanted,
+                           lw_diag *d)
 {
     const lw_engine *engine = stream->engine;
     for (uint32_t i = 0; i < count; i++) {
         if (ids[i] < 0 || (uint32_t)ids[i] >= engine->plan.vocab) {
-            return lw_fail(d, LW_BAD_INPUT, "token id %d is not in the vocabulary of %u", ids[i], engine->plan.vocab);
+            return lw_fail(d, LW_BAD_INPUT, "token id %d is not in the vocabulary of %u", ids[i],
+                           engine->plan.vocab);
         }
         const uint32_t position = stream->committed + i;
         const bool wants = wanted == LW_WANTED_ALL || (wanted == LW_WANTED_LAST && i + 1 == count);
@@ -199,7 +237,8 @@ static lw_status rows_fill(lw_stream *stream, const int32_t *ids, uint32_t count
     return LW_OK;
 }
 
-lw_status lw_stream_forward(lw_stream *stream, const int32_t *ids, uint32_t count, lw_wanted wanted, lw_diag *d)
+lw_status lw_stream_forward(lw_stream *stream, const int32_t *ids, uint32_t count, lw_wanted wanted,
+                            lw_diag *d)
 {
     lw_engine *engine = stream->engine;
     LW_ASSERT(count > 0 && count <= engine->chunk_rows);
@@ -254,7 +293,8 @@ static lw_status prompt_fill(lw_stream *stream, const int32_t *prompt, uint32_t 
                              const lw_generate_options *options, bool *goes_on, lw_diag *d)
 {
     const uint32_t limit = stream->engine->chunk_rows;
-    const uint32_t chunk = options->chunk_rows == 0 || options->chunk_rows > limit ? limit : options->chunk_rows;
+    const uint32_t chunk =
+        options->chunk_rows == 0 || options->chunk_rows > limit ? limit : options->chunk_rows;
     const uint32_t first = stream->committed;
     while (stream->committed < prompt_count) {
         const uint32_t left = prompt_count - stream->committed;
@@ -279,7 +319,8 @@ static bool is_end(const lw_generate_options *options, int32_t id)
     return false;
 }
 
-/* Draws, tells, and feeds each token back until something ends the reply. The pending token is not committed. */
+/* Draws, tells, and feeds each token back until something ends the reply. The pending token is not committed.
+ */
 static lw_status reply_draw(lw_stream *stream, const lw_generate_options *options, int32_t *reply,
                             lw_generate_result *result, lw_diag *d)
 {
@@ -309,7 +350,8 @@ static lw_status reply_draw(lw_stream *stream, const lw_generate_options *option
 }
 
 lw_status lw_generate(lw_stream *stream, const int32_t *prompt, uint32_t prompt_count,
-                      const lw_generate_options *options, int32_t *reply, lw_generate_result *result, lw_diag *d)
+                      const lw_generate_options *options, int32_t *reply, lw_generate_result *result,
+                      lw_diag *d)
 {
     *result = (lw_generate_result){ .finish = LW_FINISH_LENGTH };
     if (prompt_count == 0) return lw_fail(d, LW_BAD_INPUT, "the prompt has no tokens");
@@ -318,7 +360,8 @@ lw_status lw_generate(lw_stream *stream, const int32_t *prompt, uint32_t prompt_
                        prompt_count, stream->engine->context);
     }
     /* The last prompt row is always computed: its logits are needed. */
-    if (common_prefix(stream, prompt, prompt_count) < stream->committed || stream->committed == prompt_count) {
+    if (common_prefix(stream, prompt, prompt_count) < stream->committed ||
+        stream->committed == prompt_count) {
         lw_stream_reset(stream);
     }
     bool goes_on = true;

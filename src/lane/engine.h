@@ -1,5 +1,12 @@
-/* An engine: one model compiled for one device, with the memory of its lanes. A stream is one lane's timeline of
- * tokens. One thread owns the engine and all of its streams.
+/* An engine: one model compiled for one device, with the memory of its lanes. It owns device, compiled plan
+ * and pools; who uses the pools is one of two at a time:
+ *
+ * - streams: one lane's timeline of tokens each, driven row by row; for checks, benchmarks and single
+ * replies. lw_generate is the plain form of a reply: one stream, one row a round, no drafts. The core is
+ * tested against it.
+ * - a core (lane/core.h), to which lw_engine_lend gives all lanes; for serving.
+ *
+ * One thread owns the engine and all that uses it.
  *
  * A forward writes rows at slots past the committed ones only; lw_stream_commit keeps a prefix of them. So a
  * rejected, cancelled or failed forward is one case: no commit.
@@ -8,6 +15,7 @@
 #define LW_LANE_ENGINE_H
 
 #include "device/device.h"
+#include "lane/core.h"
 #include "lane/finish.h"
 #include "lane/sample.h"
 #include "model/checkpoint.h"
@@ -21,6 +29,7 @@ typedef struct lw_engine_options {
     uint32_t lanes;              /* streams at once; 0: 1 */
     uint32_t context;            /* positions of one stream; 0: the smaller of the model's and 32,768 */
     uint32_t chunk_rows;         /* rows of the largest forward; 0: 512 */
+    uint64_t cache_bytes;        /* pages for a core's prefix entries beside the lanes'; 0: none */
     lw_progress progress;
     lw_trace trace;
 } lw_engine_options;
@@ -29,7 +38,8 @@ typedef struct lw_engine_options {
 lw_status lw_engine_open(const lw_checkpoint *checkpoint, const lw_engine_options *options, lw_engine **out,
                          lw_diag *d) LW_MUST_USE;
 
-/* The same for a plan that somebody else made (synthetic weights); takes the plan, and deinits it at close. */
+/* The same for a plan that somebody else made (synthetic weights); takes the plan, and deinits it at close.
+ */
 lw_status lw_engine_open_plan(lw_plan *plan, uint32_t context_model, const lw_engine_options *options,
                               lw_engine **out, lw_diag *d) LW_MUST_USE;
 void lw_engine_close(lw_engine *engine);
@@ -41,6 +51,11 @@ uint32_t lw_engine_vocab(const lw_engine *engine);
 /* "cpu (avx2, 2 threads)". */
 void lw_engine_describe(const lw_engine *engine, char *text, size_t text_bytes);
 
+/* Gives all lanes and the pool to a core until lw_engine_return; LW_BAD_INPUT while a stream is open. */
+lw_status lw_engine_lend(lw_engine *engine, lw_core_device *out, lw_diag *d) LW_MUST_USE;
+void lw_engine_return(lw_engine *engine);
+uint32_t lw_engine_lanes(const lw_engine *engine);
+
 /* Takes a free lane. LW_NO_ROOM when none is left. */
 lw_status lw_stream_open(lw_engine *engine, lw_stream **out, lw_diag *d) LW_MUST_USE;
 void lw_stream_close(lw_stream *stream);
@@ -49,8 +64,8 @@ uint32_t lw_stream_committed(const lw_stream *stream);
 
 typedef enum lw_wanted { LW_WANTED_NONE, LW_WANTED_LAST, LW_WANTED_ALL } lw_wanted;
 
-/* Rows for ids[0, count) at positions committed, committed + 1, ...; count <= chunk_rows and within the context.
- * Ids out of the vocabulary: LW_BAD_INPUT. */
+/* Rows for ids[0, count) at positions committed, committed + 1, ...; count <= chunk_rows and within the
+ * context. Ids out of the vocabulary: LW_BAD_INPUT. */
 lw_status lw_stream_forward(lw_stream *stream, const int32_t *ids, uint32_t count, lw_wanted wanted,
                             lw_diag *d) LW_MUST_USE;
 
@@ -68,7 +83,7 @@ typedef struct lw_generate_options {
     const int32_t *end_ids;          /* tokens that end the reply (they are part of its ids) */
     size_t end_id_count;
     bool ignore_end;
-    uint32_t chunk_rows;             /* prompt rows a forward; 0: the engine's; larger is cut to the engine's */
+    uint32_t chunk_rows; /* prompt rows a forward; 0: the engine's; larger is cut to the engine's */
     /* Called for each token of the reply in order; false stops (LW_FINISH_STOPPED). May be NULL. */
     bool (*token)(void *context, int32_t id);
     /* Called between prompt chunks; false stops. May be NULL. */
@@ -79,13 +94,14 @@ typedef struct lw_generate_options {
 typedef struct lw_generate_result {
     uint32_t tokens;                 /* written to reply */
     lw_finish finish;
-    uint32_t prompt_rows;            /* rows that were computed: the prompt less what the stream already held */
+    uint32_t prompt_rows; /* rows that were computed: the prompt less what the stream already held */
     uint64_t prompt_ns, decode_ns;
 } lw_generate_result;
 
-/* Makes stream equal to prompt[0, prompt_count) (keeping what it already holds when that is a prefix), then draws up to
- * tokens_max tokens into reply (room for tokens_max). The prompt and the reply must fit the context: a reply that
- * reaches the context's end finishes with LENGTH. On failure *result says how far it came. */
+/* Makes stream equal to prompt[0, prompt_count) (keeping what it already holds when that is a prefix), then
+ * draws up to tokens_max tokens into reply (room for tokens_max). The prompt and the reply must fit the
+ * context: a reply that reaches the context's end finishes with LENGTH. On failure *result says how far it
+ * came. */
 lw_status lw_generate(lw_stream *stream, const int32_t *prompt, uint32_t prompt_count,
                       const lw_generate_options *options, int32_t *reply, lw_generate_result *result,
                       lw_diag *d) LW_MUST_USE;

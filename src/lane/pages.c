@@ -17,7 +17,8 @@ uint32_t lw_pages_needed(uint32_t reach, uint32_t context, uint32_t rows_max)
 {
     const uint32_t all = lw_pages_of(context);
     if (reach == 0) return all;
-    const uint64_t span = (uint64_t)reach + rows_max; /* read positions and open rows; both ends may cut a page */
+    const uint64_t span =
+        (uint64_t)reach + rows_max; /* read positions and open rows; both ends may cut a page */
     const uint64_t pages = span / LW_PAGE_POSITIONS + 2;
     return pages < all ? (uint32_t)pages : all;
 }
@@ -29,7 +30,8 @@ static bool group_init(lw_page_group *group, uint32_t reach, uint32_t count)
     group->lane_refs = calloc(count, sizeof *group->lane_refs);
     group->entry_refs = calloc(count, sizeof *group->entry_refs);
     group->seals = calloc(count, sizeof *group->seals);
-    if (group->free_ids == NULL || group->lane_refs == NULL || group->entry_refs == NULL || group->seals == NULL) {
+    if (group->free_ids == NULL || group->lane_refs == NULL || group->entry_refs == NULL ||
+        group->seals == NULL) {
         return false;
     }
     for (uint32_t i = 0; i < count; i++) group->free_ids[i] = count - 1 - i;

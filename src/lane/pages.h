@@ -1,13 +1,13 @@
-/* Pages: which page of a pool holds which 64 positions, per reach group, and who holds the page. Lanes and prefix
- * entries share pages by reference; host bookkeeping only, the pages themselves live on the device. Memory is taken
- * once, when the pool and its tables are made.
+/* Pages: which page of a pool holds which 64 positions, per reach group, and who holds the page. Lanes and
+ * prefix entries share pages by reference; host bookkeeping only, the pages themselves live on the device.
+ * Memory is taken once, when the pool and its tables are made.
  *
  * Invariants
  * 1. A page is free, or at least one lane or entry holds it; free and held pages together are the pool.
  * 2. After lw_pages_cover(lane, end) every slot in [first kept page, end) has a page in every group.
  * 3. A group of reach R keeps a page as long as a row at the committed position or later may read it.
- * 4. Slots of a page below its seal (the highest mark that was published in it) are never written again, and a page
- *    that is written is held by one lane only: lw_pages_may_write asks both.
+ * 4. Slots of a page below its seal (the highest mark that was published in it) are never written again, and
+ * a page that is written is held by one lane only: lw_pages_may_write asks both.
  */
 #ifndef LW_LANE_PAGES_H
 #define LW_LANE_PAGES_H
@@ -72,18 +72,19 @@ void lw_pages_trim(lw_page_pool *pool, lw_page_table *table, uint32_t committed)
 /* Gives back everything. */
 void lw_pages_clear(lw_page_pool *pool, lw_page_table *table);
 
-/* Fills an empty lane's table with what an entry at `position` holds. Its partial last page is not shared: the lane
- * gets a page of its own in each group, and the caller copies entry page -> lane page (both at index position / 64).
- * One free page a group is there when position is ragged. */
+/* Fills an empty lane's table with what an entry at `position` holds. Its partial last page is not shared:
+ * the lane gets a page of its own in each group, and the caller copies entry page -> lane page (both at index
+ * position / 64). One free page a group is there when position is ragged. */
 void lw_pages_resume(lw_page_pool *pool, lw_page_table *lane, const lw_page_table *entry, uint32_t position);
 
-/* Whether the lane of this table may write slot: its page is there, no other lane has it, no mark lies above slot. */
+/* Whether the lane of this table may write slot: its page is there, no other lane has it, no mark lies above
+ * slot. */
 bool lw_pages_may_write(const lw_page_pool *pool, const lw_page_table *table, uint32_t slot);
 
 /* ---- prefix entries ---- */
 
-/* Fills an empty entry's table with what a row at `position` reads out of a lane's, and seals it there. The lane
- * has not given back anything that such a row reads. */
+/* Fills an empty entry's table with what a row at `position` reads out of a lane's, and seals it there. The
+ * lane has not given back anything that such a row reads. */
 void lw_pages_hold(lw_page_pool *pool, lw_page_table *entry, const lw_page_table *lane, uint32_t position);
 void lw_pages_drop(lw_page_pool *pool, lw_page_table *entry);
 

@@ -13,7 +13,8 @@ bool lw_penalties_are_off(const lw_penalties *p)
 lw_status lw_penalties_check(const lw_penalties *p, uint32_t vocab, lw_diag *d)
 {
     if (!(p->repetition >= 0.0f) || !isfinite(p->repetition)) {
-        return lw_fail(d, LW_BAD_INPUT, "a repetition penalty of %g is no positive number", (double)p->repetition);
+        return lw_fail(d, LW_BAD_INPUT, "a repetition penalty of %g is no positive number",
+                       (double)p->repetition);
     }
     if (!isfinite(p->presence) || !isfinite(p->frequency)) {
         return lw_fail(d, LW_BAD_INPUT, "presence and frequency penalties of %g and %g are not both finite",
@@ -22,10 +23,12 @@ lw_status lw_penalties_check(const lw_penalties *p, uint32_t vocab, lw_diag *d)
     for (uint32_t i = 0; i < p->bias_count; i++) {
         const lw_bias bias = p->biases[i];
         if (bias.id < 0 || (uint32_t)bias.id >= vocab) {
-            return lw_fail(d, LW_BAD_INPUT, "a logit bias names token id %d; the vocabulary has %u", bias.id, vocab);
+            return lw_fail(d, LW_BAD_INPUT, "a logit bias names token id %d; the vocabulary has %u", bias.id,
+                           vocab);
         }
         if (isnan(bias.value) || bias.value == INFINITY) {
-            return lw_fail(d, LW_BAD_INPUT, "the logit bias of token id %d is %g", bias.id, (double)bias.value);
+            return lw_fail(d, LW_BAD_INPUT, "the logit bias of token id %d is %g", bias.id,
+                           (double)bias.value);
         }
     }
     return LW_OK;

@@ -1,9 +1,9 @@
-/* Penalties and biases: changes to a row's logits that are functions of the tokens before the row alone, so a drafted
- * row's see its own ancestors and nothing else.
+/* Penalties and biases: changes to a row's logits that are functions of the tokens before the row alone, so a
+ * drafted row's see its own ancestors and nothing else.
  *
- * For each id that stood before the row, in fp32 and in this order: repetition (prompt and reply: a positive logit is
- * divided, another multiplied), presence (reply: subtracted once), frequency (reply: subtracted for each time). Then
- * each bias is added, in the order given. A bias of -infinity forbids its id.
+ * For each id that stood before the row, in fp32 and in this order: repetition (prompt and reply: a positive
+ * logit is divided, another multiplied), presence (reply: subtracted once), frequency (reply: subtracted for
+ * each time). Then each bias is added, in the order given. A bias of -infinity forbids its id.
  */
 #ifndef LW_LANE_PENALTY_H
 #define LW_LANE_PENALTY_H

@@ -1,5 +1,5 @@
-/* Which waiting request takes a lane, with how many pages promised and from which entry; and how a request leaves.
- * Invariant 3 of core.h is kept here.
+/* Which waiting request takes a lane, with how many pages promised and from which entry; and how a request
+ * leaves. Invariant 3 of core.h is kept here.
  */
 #include "lane/core_internal.h"
 
@@ -16,7 +16,8 @@ uint32_t lw__seat_pages(const lw_core *core, const lw_request *request, uint32_t
     return lw_pages_needed(core->device.pool->groups[g].reach, positions_of(request), core->options.rows_max);
 }
 
-/* Pages of group g promised to lanes: in a group with a reach all that they may hold, else what they have not got. */
+/* Pages of group g promised to lanes: in a group with a reach all that they may hold, else what they have not
+ * got. */
 static uint64_t promised(const lw_core *core, uint32_t g)
 {
     uint64_t pages = 0;
@@ -94,7 +95,8 @@ static void seat(lw_core *core, lw__lane *lane, const lw__job *job, int32_t entr
     lw_depth_init(&lane->depth);
     if (core->copies != NULL) core->copy_source.reset(core->copy_source.context, index);
     if (core->options.source != NULL) core->options.source->reset(core->options.source->context, index);
-    for (uint32_t g = 0; g < core->device.pool->group_count; g++) lane->reserved[g] = lw__seat_pages(core, request, g);
+    for (uint32_t g = 0; g < core->device.pool->group_count; g++)
+        lane->reserved[g] = lw__seat_pages(core, request, g);
     lw_status status = LW_OK;
     if (entry != LW_CACHE_NONE) {
         lw_cache_touch(&core->cache, entry);

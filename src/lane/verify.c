@@ -1,23 +1,42 @@
-/* Drawing along a window. Each row is drawn with the key of its own position, from its own logits after penalties that
- * see its own ancestors; the walk goes to the first draft that equals the draw and ends where none does. So what is
- * drawn is what plain rounds draw, whatever the drafts were.
+/* Drawing along a window. Each row is drawn with the key of its own position, from its own logits after
+ * penalties that see its own ancestors; the walk goes to the first draft that equals the draw and ends where
+ * none does. So what is drawn is what plain rounds draw, whatever the drafts were.
  */
 #include "lane/core_internal.h"
 
+#include "base/float16.h"
+
 #include <math.h>
+#include <string.h>
 
 enum { NO_NODE = -1 };
 
-/* Raw logits that are not finite define no draw: 0 or the first such id + 1. */
-static uint32_t first_not_finite(const float *logits, uint32_t vocab)
+/* Whether all of logits[0, count) are finite; without a way out in between, so that compilers can use
+ * vectors. */
+static bool are_finite(const float *logits, uint32_t count)
 {
-    for (uint32_t id = 0; id < vocab; id++) {
-        if (!isfinite(logits[id])) return id + 1;
+    uint32_t bad = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const uint32_t exponent = lw_bits_of_float(logits[i]) & 0x7F800000u;
+        bad |= exponent == 0x7F800000u;
     }
-    return 0;
+    return bad == 0;
 }
 
-/* Puts (id, logit) into top[0, count) in order of logit, then id; ids come ascending, so equals stay behind. */
+/* Raw logits that are not finite define no draw. */
+static lw_status raw_check(const lw__lane *lane, const float *logits, uint32_t vocab, lw_diag *d)
+{
+    if (are_finite(logits, vocab)) return LW_OK;
+    uint32_t id = 0;
+    while (isfinite(logits[id])) id++;
+    return lw_fail(d, LW_BAD_MODEL,
+                   "the logit of token id %u at position %u is %g: the model's weights or its "
+                   "arithmetic overflowed",
+                   id, lane->count, (double)logits[id]);
+}
+
+/* Puts (id, logit) into top[0, count) in order of logit, then id; ids come ascending, so equals stay behind.
+ */
 static void top_insert(lw__drawn *drawn, uint32_t count_max, int32_t id, double logit)
 {
     if (drawn->top_count == count_max) {
@@ -51,33 +70,33 @@ static lw_status draw(lw_core *core, lw__lane *lane, uint32_t wanted, lw__drawn 
     const uint32_t vocab = core->device.plan->vocab;
     const float *logits = NULL;
     lw_status status = core->device.table->read_logits(core->device.exec, wanted, &logits, &lane->diag);
+    if (status == LW_OK) status = raw_check(lane, logits, vocab, &lane->diag);
     if (status != LW_OK) return status;
-    const uint32_t bad = first_not_finite(logits, vocab);
-    if (bad != 0) {
-        return lw_fail(&lane->diag, LW_BAD_MODEL, "the logit of token id %u at position %u is %g: the model's weights "
-                       "or its arithmetic overflowed", bad - 1, lane->count, (double)logits[bad - 1]);
-    }
     const float *raw = logits;
     if (!lw_penalties_are_off(&request->penalties)) {
-        for (uint32_t id = 0; id < vocab; id++) core->logits[id] = raw[id];
+        memcpy(core->logits, raw, vocab * sizeof *raw);
         lw_penalties_apply(&request->penalties, &lane->seen, core->logits);
         logits = core->logits;
     }
-    status = lw_sampler_draw(core->sampler, &request->sampling, logits, vocab, lane->count, &drawn->id, &lane->diag);
+    status = lw_sampler_draw(core->sampler, &request->sampling, logits, vocab, lane->count, &drawn->id,
+                             &lane->diag);
     if (status != LW_OK || request->logprobs < 0) return status;
     logprobs_fill(drawn, raw, vocab, (uint32_t)request->logprobs);
     return LW_OK;
 }
 
-static bool ends_reply(const lw__lane *lane, int32_t id)
+bool lw__is_end_id(const lw_request *request, int32_t id)
 {
-    const lw_request *request = lane->job.request;
-    if (lane->counts.tokens + lane->drawn_count == request->tokens_max) return true;
-    if (request->ignore_end) return false;
-    for (uint32_t i = 0; i < request->end_id_count; i++) {
+    for (uint32_t i = 0; !request->ignore_end && i < request->end_id_count; i++) {
         if (request->end_ids[i] == id) return true;
     }
     return false;
+}
+
+static bool ends_reply(const lw__lane *lane, int32_t id)
+{
+    const lw_request *request = lane->job.request;
+    return lane->counts.tokens + lane->drawn_count == request->tokens_max || lw__is_end_id(request, id);
 }
 
 /* The first child of node that equals the draw. */
@@ -109,8 +128,9 @@ void lw__share_sample(lw_core *core, const lw__share *share)
         if (ends_reply(lane, drawn->id)) return;
         node = child_drawn(&lane->draft, share->drafts, node, drawn->id);
         if (node == NO_NODE) return;
-        /* A node stands at the slot of its position when as many nodes stand before it in the tree as above it. */
-        if (lane->placed == share->known + lane->kept && (uint32_t)node == lane->kept) lane->placed++;
+        /* A node stands at the slot of its position when its index is its depth; below one that does not,
+         * none does. */
+        if ((uint32_t)node == lane->kept) lane->placed++;
         lane->kept++;
     }
 }

@@ -13,8 +13,14 @@ static float numbers[FAKE_VOCAB * 8];
 static const lw_tensor tensor = { .name = "w", .file = "memory", .dtype = LW_DTYPE_F32, .dim_count = 2,
                                   .dims = { FAKE_VOCAB, 8 }, .bytes = (const uint8_t *)numbers,
                                   .byte_count = sizeof numbers };
-static const lw_weight weight = { .name = "w", .stack_count = 1, .rows = FAKE_VOCAB, .cols = 8, .map = LW_MAP_FP32,
-                                  .code_bits = 32, .global_scale = 1.0f, .codes = &tensor };
+static const lw_weight weight = { .name = "w",
+                                  .stack_count = 1,
+                                  .rows = FAKE_VOCAB,
+                                  .cols = 8,
+                                  .map = LW_MAP_FP32,
+                                  .code_bits = 32,
+                                  .global_scale = 1.0f,
+                                  .codes = &tensor };
 
 static void violate(fake_model *fake, const char *format, ...) LW_PRINTF(2, 3);
 
@@ -85,7 +91,8 @@ static void write_row(fake_model *fake, const lw_batch *batch, uint32_t r)
     for (uint32_t g = 0; g < fake->pool.group_count; g++) {
         const uint32_t page = batch->lanes[row->lane].pages[g][row->slot / LW_PAGE_POSITIONS];
         const lw_page_group *group = &fake->pool.groups[g];
-        if (row->slot % LW_PAGE_POSITIONS < group->seals[page]) violate(fake, "slot %u is below a mark", row->slot);
+        if (row->slot % LW_PAGE_POSITIONS < group->seals[page])
+            violate(fake, "slot %u is below a mark", row->slot);
         if (group->lane_refs[page] != 1) violate(fake, "slot %u is written to a shared page", row->slot);
         *cell_of(fake, g, batch->lanes[row->lane].pages[g], row->slot) = cell;
     }
@@ -120,7 +127,8 @@ static void forward(void *context, const lw_batch *batch, float *logits)
         const lw_batch_lane *lane = &batch->lanes[row->lane];
         uint64_t before;
         if (row->parent < 0) {
-            if (row->position != lane->committed) violate(fake, "an open row at %u has no parent", row->position);
+            if (row->position != lane->committed)
+                violate(fake, "an open row at %u has no parent", row->position);
             before = read_back(fake, lane->pages, lane->committed, row->position);
         } else {
             const lw_row *parent = &batch->rows[row->parent];
@@ -145,8 +153,8 @@ static void page_copy(void *context, uint32_t group, uint32_t from, uint32_t to)
 {
     fake_model *fake = context;
     if (fake->fault == FAKE_FORGETS_COPIES) return;
-    memcpy(fake->cells[group] + (size_t)to * LW_PAGE_POSITIONS, fake->cells[group] + (size_t)from * LW_PAGE_POSITIONS,
-           LW_PAGE_POSITIONS * sizeof(fake_cell));
+    memcpy(fake->cells[group] + (size_t)to * LW_PAGE_POSITIONS,
+           fake->cells[group] + (size_t)from * LW_PAGE_POSITIONS, LW_PAGE_POSITIONS * sizeof(fake_cell));
 }
 
 /* ---- opening ---- */
@@ -162,11 +170,13 @@ void fake_open(fake_model *fake, const fake_options *options)
     lw_plan_entry_begin(&fake->plan, "main");
     const lw_ref x = lw_plan_embed(&fake->plan, w);
     lw_plan_kv_store(&fake->plan, kv, x, x);
-    lw_plan_entry_end(&fake->plan, lw_plan_linear(&fake->plan, lw_plan_take_wanted(&fake->plan, x), w, LW_TYPE_F32));
+    lw_plan_entry_end(&fake->plan,
+                      lw_plan_linear(&fake->plan, lw_plan_take_wanted(&fake->plan, x), w, LW_TYPE_F32));
     lw_exec_options exec = { .rows_max = options->rows_max, .wanted_max = options->rows_max };
     LW_ASSERT(options->rows_max <= FAKE_ROWS_MAX && fake->plan.reach_count == 3);
     LW_ASSERT(lw_device_null.open(&(lw_device_options){ 0 }, &fake->device, NULL) == LW_OK);
-    LW_ASSERT(lw_page_pool_init_counts(&fake->pool, &fake->plan, options->page_counts, options->context, NULL) == LW_OK);
+    LW_ASSERT(lw_page_pool_init_counts(&fake->pool, &fake->plan, options->page_counts, options->context,
+                                       NULL) == LW_OK);
     for (uint32_t g = 0; g < 3; g++) {
         exec.page_counts[g] = options->page_counts[g];
         fake->page_bytes[g] = lw_device_null.page_bytes(fake->device, &fake->plan, g);
@@ -189,7 +199,9 @@ void fake_close(fake_model *fake)
 
 lw_core_device fake_device(fake_model *fake)
 {
-    lw_core_device device = { .table = &lw_device_null, .exec = fake->exec, .plan = &fake->plan, .pool = &fake->pool };
+    lw_core_device device = {
+        .table = &lw_device_null, .exec = fake->exec, .plan = &fake->plan, .pool = &fake->pool
+    };
     memcpy(device.page_bytes, fake->page_bytes, sizeof device.page_bytes);
     return device;
 }
@@ -202,7 +214,8 @@ void fake_check_table(fake_model *fake, const lw_page_table *table, const int32_
     for (uint32_t g = 0; g < fake->pool.group_count; g++) pages[g] = table->ids[g];
     uint64_t history = 0;
     for (uint32_t p = 0; p < position; p++) history = fake_history(history, ids[p]);
-    if (read_back(fake, pages, position, position) != history) violate(fake, "pages do not spell their %u ids", position);
+    if (read_back(fake, pages, position, position) != history)
+        violate(fake, "pages do not spell their %u ids", position);
 }
 
 static void count_refs(const lw_page_table *table, uint32_t g, uint32_t *refs)
@@ -227,7 +240,8 @@ static void check_group(fake_model *fake, const lw_core *core, uint32_t g)
         if (core->cache.entries[i].is_used) count_refs(&core->cache.entries[i].pages, g, entries);
     }
     for (uint32_t i = 0; i < group->count; i++) {
-        if (lanes[i] != group->lane_refs[i] || entries[i] != group->entry_refs[i]) violate(fake, "page %u: wrong refs", i);
+        if (lanes[i] != group->lane_refs[i] || entries[i] != group->entry_refs[i])
+            violate(fake, "page %u: wrong refs", i);
         held += lanes[i] + entries[i] > 0;
         lane_held += lanes[i] > 0;
         entry_held += entries[i] > 0;
@@ -235,9 +249,12 @@ static void check_group(fake_model *fake, const lw_core *core, uint32_t g)
     for (uint32_t i = 0; i < group->free_count; i++) {
         if (lanes[group->free_ids[i]] + entries[group->free_ids[i]] > 0) violate(fake, "a held page is free");
     }
-    if (held + group->free_count != group->count) violate(fake, "group %u: %u pages are lost", g, group->count - held);
-    if (lane_held != group->lane_held || entry_held != group->entry_held) violate(fake, "group %u: wrong sums", g);
-    if (group->reach == 0 && lane_held + missing > group->count) violate(fake, "more pages are promised than there are");
+    if (held + group->free_count != group->count)
+        violate(fake, "group %u: %u pages are lost", g, group->count - held);
+    if (lane_held != group->lane_held || entry_held != group->entry_held)
+        violate(fake, "group %u: wrong sums", g);
+    if (group->reach == 0 && lane_held + missing > group->count)
+        violate(fake, "more pages are promised than there are");
     if (group->reach != 0 && reserved > group->count) violate(fake, "group %u: too much is promised", g);
     free(lanes);
     free(entries);
@@ -305,7 +322,8 @@ void fake_solo(const lw_request *request, uint32_t stop_after, fake_reply *reply
     int32_t last = 0;
     *reply = (fake_reply){ .status = LW_OK, .finish = LW_FINISH_LENGTH };
     LW_ASSERT(request->tokens_max <= FAKE_TOKENS_MAX);
-    for (uint32_t i = 0; i < request->prompt_count; i++) history = fake_history(history, last = request->prompt[i]);
+    for (uint32_t i = 0; i < request->prompt_count; i++)
+        history = fake_history(history, last = request->prompt[i]);
     while (reply->count < request->tokens_max) {
         float raw[FAKE_VOCAB], logits[FAKE_VOCAB];
         fake_logits(history, last, raw);
@@ -359,7 +377,8 @@ static void drafter_propose(void *context, uint32_t lane, const int32_t *ids, ui
     out->count = (uint32_t)lw_rng_below(&drafter->rng, room + 1u);
     for (uint32_t i = 0; i < out->count; i++) {
         const bool branches = drafter->trees && lw_rng_below(&drafter->rng, 2) == 0;
-        const uint32_t parent = branches ? (uint32_t)lw_rng_below(&drafter->rng, i + 1u) : i; /* 0: the pending token */
+        const uint32_t parent =
+            branches ? (uint32_t)lw_rng_below(&drafter->rng, i + 1u) : i; /* 0: the pending token */
         const bool is_right = lw_rng_below(&drafter->rng, 256) < drafter->right_share;
         out->parents[i] = (int32_t)parent - 1;
         out->tokens[i] = is_right ? fake_peak(histories[parent], tokens[parent])
@@ -372,6 +391,7 @@ static void drafter_propose(void *context, uint32_t lane, const int32_t *ids, ui
 void fake_drafter_init(fake_drafter *drafter, uint64_t seed, uint32_t right_share, bool trees)
 {
     *drafter = (fake_drafter){ .rng = lw_rng_make(seed), .right_share = right_share, .trees = trees };
-    drafter->source = (lw_draft_source){ .context = drafter, .reset = drafter_reset, .propose = drafter_propose,
-                                         .judge = drafter_judge };
+    drafter->source = (lw_draft_source){
+        .context = drafter, .reset = drafter_reset, .propose = drafter_propose, .judge = drafter_judge
+    };
 }

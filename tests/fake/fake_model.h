@@ -1,7 +1,8 @@
-/* A model for tests of the lane core: it runs in the null device, keeps its tokens in pages as a real one keeps keys and
- * values, and makes each row's logits from a hash of the whole history that it reads back through the page tables. Every
- * cell in reach must hold the token, the position and the history that belong there, or a violation is counted: a
- * mistake in paging, sharing, dropping, rollback or trees is seen at once, and changes tokens besides.
+/* A model for tests of the lane core: it runs in the null device, keeps its tokens in pages as a real one
+ * keeps keys and values, and makes each row's logits from a hash of the whole history that it reads back
+ * through the page tables. Every cell in reach must hold the token, the position and the history that belong
+ * there, or a violation is counted: a mistake in paging, sharing, dropping, rollback or trees is seen at
+ * once, and changes tokens besides.
  *
  * fake_solo is the same model without lanes, pages or rounds: what a request's reply must be.
  */
@@ -22,7 +23,8 @@ enum {
 /* Deliberate faults, for tests that must fail. */
 typedef enum fake_fault {
     FAKE_SOUND,
-    FAKE_DRAWS_ITS_DRAFT,    /* a row's logits favour the draft below it: as if drafts were kept without being equal */
+    FAKE_DRAWS_ITS_DRAFT,    /* a row's logits favour the draft below it: as if drafts were kept without being
+                                equal */
     FAKE_WRITES_BELOW_MARKS, /* a forward also rewrites the first sealed cell that it finds */
     FAKE_FORGETS_COPIES,     /* a page copy copies nothing */
 } fake_fault;
@@ -59,7 +61,8 @@ lw_core_device fake_device(fake_model *fake);
 /* Checks that the cells of an entry or lane spell ids[0, position) as a row at position would read them. */
 void fake_check_table(fake_model *fake, const lw_page_table *table, const int32_t *ids, uint32_t position);
 
-/* Checks who holds which page, what lanes were promised, what entries weigh, that ids lie where they should. */
+/* Checks who holds which page, what lanes were promised, what entries weigh, that ids lie where they should.
+ */
 void fake_check_core(fake_model *fake, const lw_core *core);
 
 uint64_t fake_history(uint64_t before, int32_t token);

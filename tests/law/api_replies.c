@@ -3,6 +3,7 @@
  */
 #include "lanewise.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -33,6 +34,7 @@ static int setup(void **state)
     options.context = CONTEXT;
     options.threads = 1; /* steady where cores are shared */
     options.chunk_rows = CHUNK_ROWS;
+    options.draft_match = 3; /* many drafts, right and wrong ones */
     const lw_result result = lw_model_open("models/lfm3-mlx4", &options, &model, &error);
     if (result != LW_RESULT_OK) fprintf(stderr, "%s\n", error.text);
     *state = model;
@@ -139,6 +141,128 @@ static void replies_together_are_replies_alone(void **state)
     }
 }
 
+/* Log-probabilities are functions of the rows: the same with drafts and without, alone and resumed, and the
+ * drawn token's is among the best where it is one of them. */
+typedef struct told {
+    int32_t ids[TOKENS_MAX];
+    float logprobs[TOKENS_MAX];
+    lw_token_logprob tops[TOKENS_MAX][5];
+    uint32_t count, cached;
+} told;
+
+static told told_run(lw_model *model, const int32_t *ids, size_t count, const lw_request_options *options)
+{
+    told out = { .count = 0 };
+    lw_error error;
+    lw_prompt *prompt;
+    lw_reply *reply;
+    lw_event event;
+    assert_int_equal(lw_prompt_ids(model, ids, count, &prompt, &error), LW_RESULT_OK);
+    assert_int_equal(lw_reply_open(model, prompt, options, &reply, &error), LW_RESULT_OK);
+    lw_prompt_free(prompt);
+    for (int i = 0; i < STEPS_MAX; i++) {
+        lw_reply_read(reply, &event);
+        if (event.kind == LW_EVENT_END) break;
+        if (event.kind == LW_EVENT_NONE) step(model);
+        if (event.kind != LW_EVENT_TOKEN) continue;
+        out.ids[out.count] = event.id;
+        out.logprobs[out.count] = event.logprob;
+        assert_int_equal(event.top_count, 5);
+        memcpy(out.tops[out.count++], event.top, sizeof out.tops[0]);
+    }
+    assert_int_equal(event.end, LW_END_LENGTH);
+    lw_reply_counts counts;
+    lw_reply_read_counts(reply, &counts);
+    out.cached = counts.cached_tokens;
+    lw_reply_close(reply);
+    return out;
+}
+
+static void logprobs_do_not_depend_on_drafts_or_entries(void **state)
+{
+    /* Repeats itself, so that drafts are made; long enough for several pages. */
+    int32_t ids[150];
+    for (size_t i = 0; i < 150; i++) ids[i] = (int32_t)(i % 11) * 17 + 40;
+    lw_request_options options;
+    lw_request_options_init(*state, &options);
+    options.tokens_max = TOKENS_MAX;
+    options.ignore_end = true;
+    options.top_logprobs = 5;
+    options.sampling.repetition_penalty = 0.8; /* below 1: what was said is said again */
+    options.drafts_off = true;
+    const told plain = told_run(*state, ids, 150, &options);
+    options.drafts_off = false;
+    const told drafted = told_run(*state, ids, 150, &options);
+    assert_int_equal(plain.cached, 0);
+    assert_true(drafted.cached > 0);
+    assert_int_equal(plain.count, TOKENS_MAX);
+    assert_memory_equal(plain.ids, drafted.ids, sizeof plain.ids);
+    assert_memory_equal(plain.logprobs, drafted.logprobs, sizeof plain.logprobs);
+    assert_memory_equal(plain.tops, drafted.tops, sizeof plain.tops);
+    for (size_t i = 0; i < TOKENS_MAX; i++) {
+        assert_true(plain.logprobs[i] <= 0);
+        for (size_t j = 0; j < 5; j++) {
+            if (plain.tops[i][j].id == plain.ids[i])
+                assert_true(plain.tops[i][j].logprob == plain.logprobs[i]);
+            if (j > 0) assert_true(plain.tops[i][j].logprob <= plain.tops[i][j - 1].logprob);
+        }
+    }
+    /* Planted control: one other token at the prompt's end shows in the numbers. */
+    ids[149]++;
+    const told other = told_run(*state, ids, 150, &options);
+    assert_int_not_equal(memcmp(plain.logprobs, other.logprobs, sizeof plain.logprobs), 0);
+}
+
+static void a_bias_forbids_and_forces(void **state)
+{
+    const int32_t ids[] = { 5, 6, 7 };
+    lw_request_options options;
+    lw_request_options_init(*state, &options);
+    options.tokens_max = 1;
+    options.ignore_end = true;
+    lw_error error;
+    lw_prompt *prompt;
+    lw_event event;
+    int32_t drawn[3] = { 0 };
+    const lw_token_bias forced = { .id = 77, .bias = 100 };
+    for (int round = 0; round < 3; round++) {
+        lw_reply *reply;
+        const lw_token_bias forbidden = { .id = drawn[0], .bias = -INFINITY };
+        options.biases = round == 1 ? &forbidden : &forced;
+        options.bias_count = round == 0 ? 0 : 1;
+        assert_int_equal(lw_prompt_ids(*state, ids, 3, &prompt, &error), LW_RESULT_OK);
+        assert_int_equal(lw_reply_open(*state, prompt, &options, &reply, &error), LW_RESULT_OK);
+        lw_prompt_free(prompt);
+        for (int i = 0; i < STEPS_MAX; i++) {
+            lw_reply_read(reply, &event);
+            if (event.kind == LW_EVENT_TOKEN) drawn[round] = event.id;
+            if (event.kind == LW_EVENT_END) break;
+            if (event.kind == LW_EVENT_NONE) step(*state);
+        }
+        lw_reply_close(reply);
+    }
+    assert_int_not_equal(drawn[1], drawn[0]);
+    assert_int_equal(drawn[2], 77);
+}
+
+/* A model that is closed takes its replies' work with it; they can still be read and closed. */
+static void replies_outlive_their_model(void **state)
+{
+    (void)state;
+    void *own = NULL;
+    assert_int_equal(setup(&own), 0);
+    lw_reply *running = reply_open(own, 5, 0.0), *waiting = reply_open(own, 1, 0.0);
+    for (int i = 0; i < 4; i++) step(own);
+    lw_model_close(own);
+    lw_event event;
+    do lw_reply_read(running, &event);
+    while (event.kind == LW_EVENT_TOKEN || event.kind == LW_EVENT_FILLING);
+    assert_int_equal(event.kind, LW_EVENT_NONE);
+    lw_reply_cancel(waiting);
+    lw_reply_close(waiting);
+    lw_reply_close(running);
+}
+
 typedef enum ending { CANCEL, STOP, CLOSE, ENDING_COUNT } ending;
 
 /* Ends a reply after so many steps, with tokens unread; what it told is the beginning of the whole reply. */
@@ -224,6 +348,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(replies_together_are_replies_alone),
+        cmocka_unit_test(logprobs_do_not_depend_on_drafts_or_entries),
+        cmocka_unit_test(a_bias_forbids_and_forces),
+        cmocka_unit_test(replies_outlive_their_model),
         cmocka_unit_test(an_early_end_in_any_phase_leaves_the_next_reply_alone),
         cmocka_unit_test(a_held_reply_pauses_and_loses_nothing),
         cmocka_unit_test(events_come_in_order_and_once),

@@ -1,8 +1,10 @@
-/* Random schedules: arrivals, cuts, cancels, drafts right and wrong, chains and trees, cache hits, memory pressure, failing
- * forwards, stops, NaN logits, a clock that tells anything. Whatever happens, every reply equals the reply of its
- * request alone, or, if it was ended from outside, begins it; and pages, promises and entries add up after each round.
+/* Random schedules: arrivals, cuts, cancels, drafts right and wrong, chains and trees, cache hits, memory
+ * pressure, failing forwards, stops, NaN logits, a clock that tells anything. Whatever happens, every reply
+ * equals the reply of its request alone, or, if it was ended from outside, begins it; and pages, promises and
+ * entries add up after each round.
  *
- * LW_TEST_LONG runs 100,000 schedules, LW_TEST_SEED one of a given seed. The faults planted at the end must be caught.
+ * 5,000 schedules; LW_TEST_LONG runs 100,000, LW_TEST_SEED one of a given seed. The faults planted at the end
+ * must be caught.
  */
 #include "../fake/fake_model.h"
 
@@ -13,7 +15,13 @@
 #include <string.h>
 #include <cmocka.h>
 
-enum { SCHEDULES_QUICK = 5000, SCHEDULES_LONG = 100000, REQUESTS_MAX = 12, CONTEXT_MAX = 512, BIASES = 3, MARKS_MAX = 8 };
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { SLOWER = 5 }; /* sanitizers take ten times as long and find what they find in fewer schedules */
+#else
+enum { SLOWER = 1 };
+#endif
+enum { SCHEDULES_QUICK = 5000 / SLOWER, SCHEDULES_LONG = 100000 / SLOWER };
+enum { REQUESTS_MAX = 12, CONTEXT_MAX = 512, BIASES = 3, MARKS_MAX = 8 };
 
 typedef struct story {
     lw_request request;
@@ -22,7 +30,7 @@ typedef struct story {
     lw_bias biases[BIASES];
     int32_t end_ids[2];
     uint32_t stop_after;       /* 0: never */
-    uint32_t submit_round, cancel_round;
+    uint32_t submit_round, cancel_round, pause_round;
     uint64_t id;
     bool is_submitted;
     fake_reply solo;
@@ -72,8 +80,10 @@ static bool on_token(void *context, const lw_token_event *event)
     if (event->position != t->request.prompt_count + t->count) t->wrong++;
     if (t->count < FAKE_TOKENS_MAX) t->reply[t->count] = event->id;
     if (t->request.logprobs >= 0 && t->count < t->solo.count) {
-        if (event->logprob != t->solo.logprobs[t->count] || event->top_count != (uint32_t)t->request.logprobs) t->wrong++;
-        for (uint32_t i = 1; i < event->top_count; i++) t->wrong += event->top[i].value > event->top[i - 1].value;
+        if (event->logprob != t->solo.logprobs[t->count] || event->top_count != (uint32_t)t->request.logprobs)
+            t->wrong++;
+        for (uint32_t i = 1; i < event->top_count; i++)
+            t->wrong += event->top[i].value > event->top[i - 1].value;
     }
     t->count++;
     return t->count != t->stop_after;
@@ -90,7 +100,8 @@ static void on_end(void *context, const lw_end_event *event)
 
 /* ---- making one ---- */
 
-/* A prompt that often begins as an earlier conversation did: its prompt, or its prompt and reply, cut anywhere. */
+/* A prompt that often begins as an earlier conversation did: its prompt, or its prompt and reply, cut
+ * anywhere. */
 static void prompt_make(schedule *s, story *t, uint32_t room)
 {
     uint32_t count = 0;
@@ -98,7 +109,8 @@ static void prompt_make(schedule *s, story *t, uint32_t room)
         const story *from = &s->stories[below(s, s->story_count)];
         uint32_t prefix = from->request.prompt_count;
         memcpy(t->prompt, from->prompt, prefix * sizeof *t->prompt);
-        for (uint32_t i = 0; i < from->solo.count && prefix < room; i++) t->prompt[prefix++] = from->solo.ids[i];
+        for (uint32_t i = 0; i < from->solo.count && prefix < room; i++)
+            t->prompt[prefix++] = from->solo.ids[i];
         count = below(s, 2) == 0 ? prefix : (uint32_t)below(s, prefix + 1u);
     }
     if (count > room - 1) count = room - 1;
@@ -116,7 +128,8 @@ static void options_of_request(schedule *s, story *t)
 {
     lw_request *r = &t->request;
     const bool is_greedy = below(s, 2) == 0;
-    r->sampling = (lw_sampling){ .temperature = is_greedy ? 0.0 : 0.5 + 0.1 * (double)below(s, 8), .seed = below(s, 1000) };
+    r->sampling = (lw_sampling){ .temperature = is_greedy ? 0.0 : 0.5 + 0.1 * (double)below(s, 8),
+                                 .seed = below(s, 1000) };
     if (below(s, 3) == 0) r->sampling.top_k = 1 + (uint32_t)below(s, 20);
     if (below(s, 3) == 0) r->sampling.top_p = 0.9;
     if (below(s, 4) == 0) {
@@ -127,7 +140,8 @@ static void options_of_request(schedule *s, story *t)
     if (below(s, 6) == 0) {
         r->penalties.biases = t->biases;
         r->penalties.bias_count = 1 + (uint32_t)below(s, BIASES);
-        for (uint32_t i = 0; i < BIASES; i++) t->biases[i] = (lw_bias){ (int32_t)below(s, FAKE_VOCAB), (float)below(s, 9) - 4.0f };
+        for (uint32_t i = 0; i < BIASES; i++)
+            t->biases[i] = (lw_bias){ (int32_t)below(s, FAKE_VOCAB), (float)below(s, 9) - 4.0f };
     }
     for (uint32_t i = 0; i < 2; i++) t->end_ids[i] = (int32_t)below(s, FAKE_VOCAB);
     r->end_ids = t->end_ids;
@@ -158,6 +172,7 @@ static void story_make(schedule *s, story *t)
     r->context = t;
     t->submit_round = (uint32_t)below(s, 40);
     t->cancel_round = below(s, 6) == 0 ? t->submit_round + (uint32_t)below(s, 25) : UINT32_MAX;
+    t->pause_round = below(s, 6) == 0 ? t->submit_round + (uint32_t)below(s, 25) : UINT32_MAX - 7;
     fake_solo(r, t->stop_after, &t->solo);
 }
 
@@ -201,11 +216,21 @@ static void arrivals_and_cancels(schedule *s, uint32_t round, bool *waits)
         story *t = &s->stories[i];
         if (!t->is_submitted && t->submit_round <= round) {
             lw_diag d = { "" };
-            if (lw_core_submit(s->core, &t->request, &t->id, &d) != LW_OK) fail_msg("seed %llu: %s", (unsigned long long)s->seed, d.text);
+            if (lw_core_submit(s->core, &t->request, &t->id, &d) != LW_OK)
+                fail_msg("seed %llu: %s", (unsigned long long)s->seed, d.text);
             t->is_submitted = true;
         }
-        if (t->is_submitted && t->ends == 0 && t->cancel_round <= round) lw_core_cancel(s->core, t->id);
-        *waits = *waits || !t->is_submitted;
+        if (!t->is_submitted || t->ends > 0) {
+            *waits = *waits || !t->is_submitted;
+            continue;
+        }
+        if (t->cancel_round <= round) {
+            lw_core_cancel(s->core, t->id);
+        } else if (t->pause_round <= round) {
+            const bool is_paused = round < t->pause_round + 7;
+            lw_core_pause(s->core, t->id, is_paused);
+            *waits = *waits || is_paused;
+        }
     }
 }
 
@@ -222,7 +247,8 @@ static void schedule_run(schedule *s)
     fake_check_core(&s->fake, s->core);
     const lw_core_counts counts = lw_core_read_counts(s->core);
     if (works || counts.running + counts.filling + counts.waiting != 0) s->replies_wrong++;
-    for (uint32_t g = 0; g < s->fake.pool.group_count; g++) s->replies_wrong += s->fake.pool.groups[g].lane_held != 0;
+    for (uint32_t g = 0; g < s->fake.pool.group_count; g++)
+        s->replies_wrong += s->fake.pool.groups[g].lane_held != 0;
 }
 
 static void reply_judge(schedule *s, story *t, totals *all)
@@ -238,9 +264,10 @@ static void reply_judge(schedule *s, story *t, totals *all)
     all->tokens += t->count;
     if (ok) return;
     if (s->replies_wrong++ > 0) return;
-    snprintf(s->wrong, sizeof s->wrong, "request %u: status %d for %d, finish %d for %d, %u tokens for %u, ends %u, wrong %u",
-             (unsigned)(t - s->stories), t->end.status, solo->status, t->end.finish, solo->finish, t->count, solo->count,
-             t->ends, t->wrong);
+    snprintf(s->wrong, sizeof s->wrong,
+             "request %u: status %d for %d, finish %d for %d, %u tokens for %u, ends %u, wrong %u",
+             (unsigned)(t - s->stories), t->end.status, solo->status, t->end.finish, solo->finish, t->count,
+             solo->count, t->ends, t->wrong);
 }
 
 /* Runs one schedule; how many faults were seen. */
@@ -271,17 +298,21 @@ static void every_reply_is_its_solo_reply(void **state)
     (void)state;
     const char *one = getenv("LW_TEST_SEED");
     const uint64_t first = one != NULL ? strtoull(one, NULL, 10) : 1;
-    const uint64_t count = one != NULL ? 1 : getenv("LW_TEST_LONG") != NULL ? SCHEDULES_LONG : SCHEDULES_QUICK;
+    const uint64_t count = one != NULL                      ? 1
+                           : getenv("LW_TEST_LONG") != NULL ? SCHEDULES_LONG
+                                                            : SCHEDULES_QUICK;
     totals all = { 0 };
     print_message("seeds %llu to %llu\n", (unsigned long long)first, (unsigned long long)(first + count - 1));
     for (uint64_t seed = first; seed < first + count; seed++) {
         if (schedule_play(seed, FAKE_SOUND, &all) > 0) fail_msg("seed %llu failed", (unsigned long long)seed);
     }
-    print_message("%llu tokens, %llu of %llu drafts kept, %llu prompt tokens resumed, %llu evictions, %llu failed, "
-                  "%llu cancelled, %llu stopped, %llu with NaN\n", (unsigned long long)all.tokens,
-                  (unsigned long long)all.kept, (unsigned long long)all.drafted, (unsigned long long)all.cached,
-                  (unsigned long long)all.evicted, (unsigned long long)all.failed, (unsigned long long)all.cancelled,
-                  (unsigned long long)all.stopped, (unsigned long long)all.bad_logits);
+    print_message(
+        "%llu tokens, %llu of %llu drafts kept, %llu prompt tokens resumed, %llu evictions, %llu failed, "
+        "%llu cancelled, %llu stopped, %llu with NaN\n",
+        (unsigned long long)all.tokens, (unsigned long long)all.kept, (unsigned long long)all.drafted,
+        (unsigned long long)all.cached, (unsigned long long)all.evicted, (unsigned long long)all.failed,
+        (unsigned long long)all.cancelled, (unsigned long long)all.stopped,
+        (unsigned long long)all.bad_logits);
     if (one != NULL) return;
     assert_true(all.kept > count && all.drafted > all.kept && all.cached > count && all.evicted > count / 10);
     assert_true(all.failed > 0 && all.cancelled > 0 && all.stopped > 0 && all.bad_logits > 0);

@@ -46,7 +46,8 @@ static void assert_conserved(const lw_page_pool *pool, const lw_page_table *tabl
 }
 
 /* Everything that the row at `committed` and rows_max open rows after it read or write has a page. */
-static bool all_reachable(const lw_page_pool *pool, const lw_page_table *table, uint32_t committed, uint32_t end)
+static bool all_reachable(const lw_page_pool *pool, const lw_page_table *table, uint32_t committed,
+                          uint32_t end)
 {
     for (uint32_t g = 0; g < pool->group_count; g++) {
         const uint32_t reach = pool->groups[g].reach;
@@ -89,7 +90,8 @@ static void random_walks_keep_what_rows_can_read(void **state)
     }
 }
 
-/* Planted control: trimming for a later position than the committed one must lose a page that is still read. */
+/* Planted control: trimming for a later position than the committed one must lose a page that is still read.
+ */
 static void a_trim_too_far_is_seen(void **state)
 {
     (void)state;

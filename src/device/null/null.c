@@ -65,8 +65,8 @@ static void null_exec_close(lw_exec *exec)
     free(exec);
 }
 
-static lw_status null_compile(lw_device *device, const lw_plan *plan, const lw_exec_options *options, lw_exec **out,
-                              lw_diag *d)
+static lw_status null_compile(lw_device *device, const lw_plan *plan, const lw_exec_options *options,
+                              lw_exec **out, lw_diag *d)
 {
     (void)device;
     *out = NULL;
@@ -81,12 +81,14 @@ static lw_status null_compile(lw_device *device, const lw_plan *plan, const lw_e
     exec->logits = logits;
     exec->wanted_max = options->wanted_max;
     for (uint32_t i = 0; i < LW_PLAN_REACHES_MAX; i++) exec->page_counts[i] = options->page_counts[i];
-    for (uint32_t i = 0; i < plan->weight_count; i++) exec->counts.weight_bytes += lw_weight_bytes(&plan->weights[i]);
+    for (uint32_t i = 0; i < plan->weight_count; i++)
+        exec->counts.weight_bytes += lw_weight_bytes(&plan->weights[i]);
     *out = exec;
     return LW_OK;
 }
 
-static lw_status null_submit(lw_exec *exec, uint32_t entry, const lw_batch *batch, lw_ticket *ticket, lw_diag *d)
+static lw_status null_submit(lw_exec *exec, uint32_t entry, const lw_batch *batch, lw_ticket *ticket,
+                             lw_diag *d)
 {
     (void)d;
     LW_ASSERT(entry < exec->plan->entry_count && batch->row_count > 0);

@@ -1,6 +1,6 @@
-/* The null device: computes nothing, counts everything and keeps to the asynchronous contract, so that schedules can
- * be tested without a model. Logits are all zero. A submission is done only when it is waited for, in order; several
- * may be under way; reading what was not waited for is a broken assumption.
+/* The null device: computes nothing, counts everything and keeps to the asynchronous contract, so that
+ * schedules can be tested without a model. Logits are all zero. A submission is done only when it is waited
+ * for, in order; several may be under way; reading what was not waited for is a broken assumption.
  */
 #ifndef LW_DEVICE_NULL_NULL_H
 #define LW_DEVICE_NULL_NULL_H

@@ -1,0 +1,236 @@
+/* Timing rounds, and the file that keeps the times; see costs.h. */
+#include "lane/costs.h"
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/sha256.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    REPEATS = 3,                  /* the least of so many counts: noise only adds */
+    ROUND_NS_MAX = 250000000,     /* a class after one that took longer is left out */
+    WINDOW_ROWS = 16,             /* up to here rows stand for drafts, whose logits are wanted */
+    FILE_BYTES_MAX = 4096,
+    PROGRAM_BYTES_MAX = 1 << 28,
+};
+
+static const char file_head[] = "lanewise window costs 1\n";
+
+/* ---- timing ---- */
+
+static void rows_fill(lw_row *rows, uint32_t count, uint32_t wanted_max)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        const bool is_window = count <= WINDOW_ROWS && count <= wanted_max;
+        rows[i] = (lw_row){ .token = 0, .position = i, .slot = i, .parent = (int32_t)i - 1,
+                            .wanted = is_window || i + 1 == count };
+    }
+}
+
+static lw_status round_time(const lw_core_device *device, const lw_batch *batch, double *ns, lw_diag *d)
+{
+    *ns = 0;
+    for (int i = 0; i < REPEATS; i++) {
+        lw_ticket ticket = 0;
+        const uint64_t begin = lw_clock_ns();
+        lw_status status = device->table->submit(device->exec, 0, batch, &ticket, d);
+        if (status == LW_OK) status = device->table->wait(device->exec, ticket, d);
+        if (status != LW_OK) return status;
+        const double took = (double)(lw_clock_ns() - begin);
+        if (i == 0 || took < *ns) *ns = took;
+        if (took > ROUND_NS_MAX) break;
+    }
+    return LW_OK;
+}
+
+static lw_status classes_time(const lw_core_device *device, const lw_page_table *table, lw_row *rows,
+                              uint32_t rows_max, uint32_t wanted_max, lw_cost *costs)
+{
+    /* The count of classes is told by the first whose rows are 0. */
+    uint32_t at = 0;
+    for (uint32_t count = 1; count <= rows_max && at < LW_COST_CLASSES_MAX; count *= 2, at++) {
+        rows_fill(rows, count, wanted_max);
+        lw_batch_lane lane = { .page_count = device->pool->table_pages };
+        for (uint32_t g = 0; g < device->pool->group_count; g++) lane.pages[g] = table->ids[g];
+        const lw_batch batch = { .rows = rows, .row_count = count, .lanes = &lane, .lane_count = 1 };
+        double ns;
+        const lw_status status = round_time(device, &batch, &ns, NULL);
+        if (status != LW_OK) return status;
+        costs[at] = (lw_cost){ .rows = count, .ns = ns };
+        if (ns > ROUND_NS_MAX) break;
+    }
+    return LW_OK;
+}
+
+lw_status lw_costs_time(const lw_core_device *device, uint32_t rows_max, uint32_t wanted_max,
+                        lw_cost costs[LW_COST_CLASSES_MAX], uint32_t *count, lw_diag *d)
+{
+    memset(costs, 0, LW_COST_CLASSES_MAX * sizeof *costs);
+    *count = 0;
+    lw_row *rows = calloc(rows_max, sizeof *rows);
+    lw_page_table table;
+    if (rows == NULL) return lw_fail(d, LW_NO_ROOM, "no memory to time %u rows", rows_max);
+    lw_status status = lw_page_table_init(&table, device->pool, d);
+    if (status == LW_OK) {
+        status = lw_pages_cover(device->pool, &table, rows_max, d);
+        if (status == LW_OK) status = classes_time(device, &table, rows, rows_max, wanted_max, costs);
+        lw_pages_clear(device->pool, &table);
+        lw_page_table_deinit(&table);
+    }
+    free(rows);
+    if (status != LW_OK) return lw_fail_prefix(d, status, "timing the rounds");
+    while (*count < LW_COST_CLASSES_MAX && costs[*count].rows != 0) ++*count;
+    return LW_OK;
+}
+
+/* ---- the key ---- */
+
+/* Appends the digest of this program's file; nothing where it cannot be read. */
+static void program_add(lw_buf *text)
+{
+    FILE *file = fopen("/proc/self/exe", "rbe");
+    if (file == NULL) return;
+    lw_buf bytes;
+    uint8_t digest[LW_SHA256_BYTES], block[65536];
+    size_t got;
+    lw_status status = LW_OK;
+    lw_buf_init(&bytes, PROGRAM_BYTES_MAX);
+    while (status == LW_OK && (got = fread(block, 1, sizeof block, file)) > 0)
+        status = lw_buf_append(&bytes, block, got);
+    lw_sha256(bytes.bytes, bytes.count, digest);
+    if (status == LW_OK) status = lw_buf_append(text, digest, sizeof digest);
+    lw_buf_deinit(&bytes);
+    fclose(file);
+}
+
+void lw_costs_key(const char *device, const lw_plan *plan, uint32_t rows_max,
+                  char key[LW_COSTS_KEY_CHARS + 1])
+{
+    lw_buf text;
+    uint8_t digest[LW_SHA256_BYTES];
+    lw_buf_init(&text, 0);
+    program_add(&text);
+    lw_status status =
+        lw_buf_printf(&text, "|%s|%s|%u|%u|%u|", LW_VERSION, device, plan->vocab, plan->op_count, rows_max);
+    for (uint32_t i = 0; i < plan->weight_count && status == LW_OK; i++) {
+        char format[32];
+        lw_weight_format(&plan->weights[i], format);
+        status = lw_buf_printf(&text, "%s %" PRIu64 ",", format, lw_weight_bytes(&plan->weights[i]));
+    }
+    lw_sha256(text.bytes, text.count, digest);
+    lw_buf_deinit(&text);
+    for (size_t i = 0; i < sizeof digest; i++) snprintf(key + 2 * i, 3, "%02x", digest[i]);
+}
+
+/* ---- the file ---- */
+
+bool lw_costs_dir(const char *cache_home, const char *home, char dir[LW_COSTS_PATH_BYTES])
+{
+    int count = -1;
+    /* The rule of the desktop specification: a path that is not absolute does not count. */
+    if (cache_home != NULL && cache_home[0] == '/')
+        count = snprintf(dir, LW_COSTS_PATH_BYTES, "%s/lanewise/window-costs", cache_home);
+    else if (home != NULL && home[0] == '/')
+        count = snprintf(dir, LW_COSTS_PATH_BYTES, "%s/.cache/lanewise/window-costs", home);
+    return count > 0 && count < LW_COSTS_PATH_BYTES;
+}
+
+static lw_status path_make(const char *dir, const char *key, char path[LW_COSTS_PATH_BYTES], lw_diag *d)
+{
+    const int count = snprintf(path, LW_COSTS_PATH_BYTES, "%s/%s", dir, key);
+    if (count > 0 && count < LW_COSTS_PATH_BYTES) return LW_OK;
+    return lw_fail(d, LW_BAD_INPUT, "%s: the path is too long", dir);
+}
+
+/* "ROWS NS\n" with ROWS a power of two above the one before and NS above 0. */
+static bool line_parse(const char **at, uint32_t rows_least, lw_cost *out)
+{
+    char *end;
+    const unsigned long rows = strtoul(*at, &end, 10);
+    if (end == *at || *end != ' ' || rows < rows_least || rows > LW_LIMIT_CONTEXT) return false;
+    const char *ns_at = end + 1;
+    const double ns = strtod(ns_at, &end);
+    if (end == ns_at || *end != '\n' || !(ns > 0 && ns < 1e15)) return false;
+    *out = (lw_cost){ .rows = (uint32_t)rows, .ns = ns };
+    *at = end + 1;
+    return true;
+}
+
+lw_status lw_costs_read(const char *dir, const char *key, lw_cost costs[LW_COST_CLASSES_MAX], uint32_t *count,
+                        lw_diag *d)
+{
+    char path[LW_COSTS_PATH_BYTES], text[FILE_BYTES_MAX + 1];
+    *count = 0;
+    lw_status status = path_make(dir, key, path, d);
+    if (status != LW_OK) return status;
+    FILE *file = fopen(path, "rbe");
+    if (file == NULL)
+        return lw_fail(d, errno == ENOENT ? LW_NOT_FOUND : LW_IO, "%s: %s", path, strerror(errno));
+    const size_t bytes = fread(text, 1, FILE_BYTES_MAX, file);
+    fclose(file);
+    text[bytes] = '\0';
+    const char *at = text + strlen(file_head);
+    bool is_right = strncmp(text, file_head, strlen(file_head)) == 0;
+    while (is_right && *at != '\0') {
+        const uint32_t least = *count == 0 ? 1 : costs[*count - 1].rows + 1;
+        is_right = *count < LW_COST_CLASSES_MAX && line_parse(&at, least, &costs[*count]);
+        *count += is_right;
+    }
+    if (is_right && *count > 0) return LW_OK;
+    *count = 0;
+    return lw_fail(d, LW_BAD_INPUT, "%s: not a file of window costs", path);
+}
+
+/* dir and what is missing above it. */
+static void folders_make(const char *dir)
+{
+    char path[LW_COSTS_PATH_BYTES];
+    const int count = snprintf(path, sizeof path, "%s", dir);
+    for (int i = 1; i <= count && count < LW_COSTS_PATH_BYTES; i++) {
+        if (path[i] != '/' && path[i] != '\0') continue;
+        const char kept = path[i];
+        path[i] = '\0';
+        /* Whether it is there is what opening the file says. */
+        (void)mkdir(path, 0700);
+        path[i] = kept;
+    }
+}
+
+static lw_status file_write(int file, const char *path, const lw_cost *costs, uint32_t count, lw_diag *d)
+{
+    lw_buf text;
+    lw_buf_init(&text, FILE_BYTES_MAX);
+    lw_status status = lw_buf_append_text(&text, file_head);
+    for (uint32_t i = 0; i < count && status == LW_OK; i++)
+        status = lw_buf_printf(&text, "%u %.0f\n", costs[i].rows, costs[i].ns < 1 ? 1 : costs[i].ns);
+    if (status != LW_OK) lw_fail(d, status, "%s: no memory", path);
+    else if (write(file, text.bytes, text.count) != (ssize_t)text.count)
+        status = lw_fail(d, LW_IO, "%s: could not be written", path);
+    lw_buf_deinit(&text);
+    return status;
+}
+
+lw_status lw_costs_save(const char *dir, const char *key, const lw_cost *costs, uint32_t count, lw_diag *d)
+{
+    char path[LW_COSTS_PATH_BYTES], beside[LW_COSTS_PATH_BYTES];
+    lw_status status = path_make(dir, key, path, d);
+    if (status == LW_OK) status = path_make(dir, ".new-XXXXXX", beside, d);
+    if (status != LW_OK) return status;
+    folders_make(dir);
+    const int file = mkostemp(beside, O_CLOEXEC);
+    if (file < 0) return lw_fail(d, LW_IO, "%s: %s", dir, strerror(errno));
+    status = file_write(file, beside, costs, count, d);
+    if (close(file) != 0 && status == LW_OK) status = lw_fail(d, LW_IO, "%s: %s", beside, strerror(errno));
+    if (status == LW_OK && rename(beside, path) != 0)
+        status = lw_fail(d, LW_IO, "%s: %s", path, strerror(errno));
+    if (status != LW_OK) (void)unlink(beside);
+    return status;
+}

@@ -1,0 +1,36 @@
+/* What a round of so many rows takes on this machine: timed when a model is loaded, kept in a small file so
+ * that the next load need not. Costs steer how many drafts and prompt rows a round takes; no token depends on
+ * them, so a wrong or missing file costs speed only.
+ */
+#ifndef LW_LANE_COSTS_H
+#define LW_LANE_COSTS_H
+
+#include "lane/core.h"
+
+enum {
+    LW_COST_CLASSES_MAX = 16,      /* row counts 1, 2, 4, ... */
+    LW_COSTS_KEY_CHARS = 64,       /* of a SHA-256 in hex */
+    LW_COSTS_PATH_BYTES = 4096,
+};
+
+/* Times rounds on device, which nobody else uses meanwhile: row counts 1, 2, 4... up to rows_max and for as
+ * long as a round stays short. Returns how many classes in *count. */
+lw_status lw_costs_time(const lw_core_device *device, uint32_t rows_max, uint32_t wanted_max,
+                        lw_cost costs[LW_COST_CLASSES_MAX], uint32_t *count, lw_diag *d) LW_MUST_USE;
+
+/* What the costs depend on: the program's own bytes, the device's description, the model's shape. */
+void lw_costs_key(const char *device, const lw_plan *plan, uint32_t rows_max,
+                  char key[LW_COSTS_KEY_CHARS + 1]);
+
+/* The folder under cache_home, else under home/.cache; false: there is neither. Both may be NULL. */
+bool lw_costs_dir(const char *cache_home, const char *home, char dir[LW_COSTS_PATH_BYTES]) LW_MUST_USE;
+
+/* Reads what an earlier save left under key. LW_NOT_FOUND: nothing; LW_BAD_INPUT: not what save writes. */
+lw_status lw_costs_read(const char *dir, const char *key, lw_cost costs[LW_COST_CLASSES_MAX], uint32_t *count,
+                        lw_diag *d) LW_MUST_USE;
+
+/* Makes dir and writes beside the file, then renames: a reader sees the old file or the new one. */
+lw_status lw_costs_save(const char *dir, const char *key, const lw_cost *costs, uint32_t count,
+                        lw_diag *d) LW_MUST_USE;
+
+#endif

@@ -1,0 +1,160 @@
+/* Admission as a table of cases: what fits, what is refused and what the refusal says. */
+#include "lane/admit.h"
+
+#include "lane/pages.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+#include <cmocka.h>
+
+/* One full group of 1 MiB pages and one of reach 128 with 0.5 MiB pages: a lane of 1,024 positions is 16 MiB
+ * + 2 MiB. */
+#define MIB ((uint64_t)1 << 20)
+
+static lw_admit base(void)
+{
+    return (lw_admit){ .free_bytes = 1000 * MIB,
+                       .reserve_bytes = 100 * MIB,
+                       .fixed_bytes = 400 * MIB,
+                       .group_count = 2,
+                       .reaches = { 0, 128 },
+                       .page_bytes = { MIB, MIB / 2 },
+                       .rows_max = 32,
+                       .context_model = 4096,
+                       .context = 1024 };
+}
+
+typedef struct admit_case {
+    const char *name;
+    uint32_t lanes, context;
+    uint64_t free_mib, cache_mib; /* cache UINT64_MAX: auto */
+    lw_status status;
+    uint32_t lanes_chosen, pages_full, pages_sliding;
+    const char *text[2];          /* parts of the refusal */
+} admit_case;
+
+static const admit_case cases[] = {
+    { "auto takes 8 at most", 0, 1024, 1000, 0, LW_OK, 8, 128, 32, { NULL, NULL } },
+    { "auto takes what fits", 0, 1024, 572, 0, LW_OK, 4, 64, 16, { NULL, NULL } },
+    { "auto, exactly one", 0, 1024, 518, 0, LW_OK, 1, 16, 4, { NULL, NULL } },
+    { "one byte less than one",
+      0,
+      1024,
+      517,
+      0,
+      LW_NO_ROOM,
+      0,
+      0,
+      0,
+      { "no lane fits", "--context 960 would fit" } },
+    { "a number is taken as it is", 5, 1024, 1000, 0, LW_OK, 5, 80, 20, { NULL, NULL } },
+    { "a number that does not fit",
+      9,
+      1024,
+      640,
+      0,
+      LW_NO_ROOM,
+      0,
+      0,
+      0,
+      { "--parallel 9", "--parallel 7" } },
+    { "more lanes than are served", 65, 1024, 9000, 0, LW_BAD_INPUT, 0, 0, 0, { "--parallel 65", "64" } },
+    { "no page fits", 1, 1024, 500, 0, LW_NO_ROOM, 0, 0, 0, { "no lane fits", "0.00 GiB are left" } },
+    { "weights alone do not fit",
+      1,
+      1024,
+      499,
+      0,
+      LW_NO_ROOM,
+      0,
+      0,
+      0,
+      { "the model wants 0.39", "0.49 GiB are free" } },
+    { "context over the model's", 1, 4097, 1000, 0, LW_BAD_INPUT, 0, 0, 0, { "--context 4097", "4096" } },
+    { "context left open", 1, 0, 1000, 0, LW_OK, 1, 64, 4, { NULL, NULL } },
+    { "entries get pages in step", 2, 1024, 1000, 36, LW_OK, 2, 64, 16, { NULL, NULL } },
+    { "entries take what is left", 2, 1024, 554, UINT64_MAX, LW_OK, 2, 48, 12, { NULL, NULL } },
+    { "entries that do not fit",
+      2,
+      1024,
+      554,
+      19,
+      LW_NO_ROOM,
+      0,
+      0,
+      0,
+      { "--prompt-cache", "2 lanes leave" } },
+};
+
+static void every_case_of_the_table(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const admit_case *c = &cases[i];
+        lw_admit in = base();
+        lw_admitted out;
+        lw_diag d = { "" };
+        in.lanes = c->lanes;
+        in.context = c->context;
+        in.free_bytes = c->free_mib * MIB;
+        in.cache_bytes = c->cache_mib == UINT64_MAX ? LW_ADMIT_CACHE_AUTO : c->cache_mib * MIB;
+        const lw_status status = lw_admit_choose(&in, &out, &d);
+        const bool same = status == c->status && out.lanes == c->lanes_chosen &&
+                          out.page_counts[0] == c->pages_full && out.page_counts[1] == c->pages_sliding;
+        if (!same) {
+            fail_msg("%s: status %d, %u lanes, pages %u and %u: %s", c->name, status, out.lanes,
+                     out.page_counts[0], out.page_counts[1], d.text);
+        }
+        for (size_t j = 0; j < 2 && c->text[j] != NULL; j++) {
+            if (strstr(d.text, c->text[j]) == NULL)
+                fail_msg("%s: \"%s\" lacks \"%s\"", c->name, d.text, c->text[j]);
+        }
+    }
+}
+
+/* Whatever the numbers, what is chosen fits into what is free, and one lane more would not (or was not asked
+ * for). */
+static void what_is_chosen_fits(void **state)
+{
+    (void)state;
+    for (uint64_t free_mib = 400; free_mib < 1200; free_mib += 7) {
+        for (uint32_t context = 64; context <= 4096; context += 448) {
+            lw_admit in = base();
+            lw_admitted out;
+            in.free_bytes = free_mib * MIB;
+            in.context = context;
+            in.cache_bytes = LW_ADMIT_CACHE_AUTO;
+            if (lw_admit_choose(&in, &out, NULL) != LW_OK) continue;
+            const uint64_t pools = out.page_counts[0] * MIB + out.page_counts[1] * (MIB / 2);
+            assert_true(pools + in.fixed_bytes + in.reserve_bytes <= in.free_bytes);
+            const uint64_t lanes = out.lanes * out.lane_bytes;
+            assert_true(out.lanes == 8 ||
+                        lanes + out.lane_bytes + in.fixed_bytes + in.reserve_bytes > in.free_bytes);
+            assert_true(out.page_counts[0] >= out.lanes * lw_pages_needed(0, context, 32));
+        }
+    }
+}
+
+static void sizes_beyond_64_bits_are_refused(void **state)
+{
+    (void)state;
+    lw_admit in = base();
+    lw_admitted out;
+    in.page_bytes[0] = UINT64_MAX / 2;
+    assert_int_equal(lw_admit_choose(&in, &out, NULL), LW_NO_ROOM);
+    in = base();
+    in.fixed_bytes = UINT64_MAX;
+    assert_int_equal(lw_admit_choose(&in, &out, NULL), LW_NO_ROOM);
+    assert_int_equal(out.lanes, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_case_of_the_table),
+        cmocka_unit_test(what_is_chosen_fits),
+        cmocka_unit_test(sizes_beyond_64_bits_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

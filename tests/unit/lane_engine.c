@@ -1,0 +1,107 @@
+/* Engines: sized from what is free, and their lanes belong to streams or to a core, never to both. */
+#include "lane/engine.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+static uint64_t clock_still(void *context)
+{
+    (void)context;
+    return 1;
+}
+
+typedef struct bench {
+    lw_checkpoint *checkpoint;
+    lw_engine *engine;
+} bench;
+
+static void bench_open(bench *b, const lw_engine_options *options)
+{
+    lw_diag d = { "" };
+    if (lw_checkpoint_open("models/lfm3-mlx4", &b->checkpoint, &d) != LW_OK) fail_msg("%s", d.text);
+    if (lw_engine_open(b->checkpoint, options, &b->engine, &d) != LW_OK) fail_msg("%s", d.text);
+}
+
+static void bench_close(bench *b)
+{
+    lw_engine_close(b->engine);
+    lw_checkpoint_close(b->checkpoint);
+}
+
+static void lanes_belong_to_streams_or_to_a_core(void **state)
+{
+    (void)state;
+    bench b;
+    lw_stream *stream = NULL, *second = NULL;
+    lw_core_device device;
+    lw_diag d = { "" };
+    bench_open(&b, &(lw_engine_options){ .device = "null", .lanes = 2, .context = 300, .chunk_rows = 16 });
+    assert_int_equal(lw_engine_lanes(b.engine), 2);
+    assert_int_equal(lw_stream_open(b.engine, &stream, &d), LW_OK);
+    assert_int_equal(lw_engine_lend(b.engine, &device, &d), LW_BAD_INPUT);
+    assert_non_null(strstr(d.text, "1 of the engine's lanes"));
+    lw_stream_close(stream);
+    assert_int_equal(lw_engine_lend(b.engine, &device, &d), LW_OK);
+    assert_int_equal(lw_stream_open(b.engine, &second, &d), LW_NO_ROOM);
+    const lw_core_options options = { .lanes = 2, .context = lw_engine_context(b.engine), .rows_max = 16,
+                                      .clock = clock_still };
+    lw_core *core = NULL;
+    assert_int_equal(lw_core_open(&device, &options, &core, &d), LW_OK);
+    assert_false(lw_core_round(core));
+    lw_core_close(core);
+    lw_engine_return(b.engine);
+    assert_int_equal(lw_stream_open(b.engine, &stream, &d), LW_OK);
+    lw_stream_close(stream);
+    bench_close(&b);
+}
+
+static void entries_get_pages_beside_the_lanes(void **state)
+{
+    (void)state;
+    bench plain, cached;
+    lw_core_device few, many;
+    const lw_engine_options without = { .device = "null", .lanes = 1, .context = 640 };
+    lw_engine_options with = without;
+    with.cache_bytes = 64 << 20;
+    bench_open(&plain, &without);
+    bench_open(&cached, &with);
+    assert_int_equal(lw_engine_lend(plain.engine, &few, NULL), LW_OK);
+    assert_int_equal(lw_engine_lend(cached.engine, &many, NULL), LW_OK);
+    uint64_t bytes = 0;
+    for (uint32_t g = 0; g < few.pool->group_count; g++) {
+        assert_true(many.pool->groups[g].count > few.pool->groups[g].count);
+        bytes += (many.pool->groups[g].count - few.pool->groups[g].count) * many.page_bytes[g];
+    }
+    assert_true(bytes <= with.cache_bytes && bytes > with.cache_bytes / 2);
+    lw_engine_return(plain.engine);
+    lw_engine_return(cached.engine);
+    bench_close(&plain);
+    bench_close(&cached);
+}
+
+static void what_does_not_fit_is_refused(void **state)
+{
+    (void)state;
+    lw_checkpoint *checkpoint = NULL;
+    lw_engine *engine = NULL;
+    lw_diag d = { "" };
+    assert_int_equal(lw_checkpoint_open("models/lfm3-mlx4", &checkpoint, &d), LW_OK);
+    const lw_engine_options options = { .device = "null", .cache_bytes = (uint64_t)1 << 50 };
+    assert_int_equal(lw_engine_open(checkpoint, &options, &engine, &d), LW_NO_ROOM);
+    assert_non_null(strstr(d.text, "--prompt-cache"));
+    assert_null(engine);
+    lw_checkpoint_close(checkpoint);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lanes_belong_to_streams_or_to_a_core),
+        cmocka_unit_test(entries_get_pages_beside_the_lanes),
+        cmocka_unit_test(what_does_not_fit_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
