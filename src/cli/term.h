@@ -19,6 +19,7 @@ enum { LW_EXIT_OK = 0, LW_EXIT_FAILED = 1, LW_EXIT_USAGE = 2, LW_EXIT_INTERRUPTE
 typedef struct lw_term {
     bool in_is_terminal, out_is_terminal, err_is_terminal;
     bool has_color; /* of standard output: a terminal, and NO_COLOR is not set */
+    const char *api_keys; /* LANEWISE_API_KEY, or NULL */
     const char *cache_home, *home; /* XDG_CACHE_HOME and HOME, or NULL */
 } lw_term;
 
