@@ -3,7 +3,6 @@
 #   make demo      install, build, talk      make check     every test that this machine can run
 # Variables: WERROR=1 warnings are errors; CC=gcc|clang; BUILD=folder; VARIANT=native|asan|tsan|fuzz|plain;
 # EXTRA=more flags, of kinds that cannot change a sum; TEST_JOBS=programs at once.
-
 ifeq ($(origin CC),default)
 CC := gcc
 endif

@@ -142,7 +142,8 @@ int lw_out_finish(int exit_code)
     const bool failed = fflush(stdout) != 0 || ferror(stdout) != 0;
     if (!failed || reader_is_gone()) return exit_code;
     /* The reason of an earlier failed write is lost: the stream keeps a mark only. */
-    return lw_term_error("cannot write to standard output: %s", errno != 0 ? strerror(errno) : "a write failed");
+    return lw_term_error("cannot write to standard output: %s",
+                         errno != 0 ? strerror(errno) : "a write failed");
 }
 
 lw_status lw_read_all(int file, const char *name, size_t bytes_max, char **bytes, size_t *count, lw_diag *d)
