@@ -14,6 +14,7 @@ typedef struct verb {
 
 static const verb verbs[] = {
     { "run", lw_verb_run, "answer a prompt, or chat" },
+    { "serve", lw_verb_serve, "answer over HTTP, as the OpenAI API does" },
     { "info", lw_verb_info, "say what a model folder holds and whether it is served" },
     { "tokenize", lw_verb_tokenize, "show the token ids of a text" },
     { "devices", lw_verb_devices, "list what can compute here" },
@@ -30,7 +31,8 @@ static int print_help(void)
           stdout);
     for (size_t i = 0; i < VERB_COUNT; i++) printf("  %-10s %s\n", verbs[i].name, verbs[i].text);
     fputs("\n`lanewise VERB --help` lists the options of a verb, with examples.\n"
-          "--version prints the version. NO_COLOR in the environment switches colours off.\n"
+          "--version prints the version. NO_COLOR in the environment switches colours off; LANEWISE_API_KEY\n"
+          "holds keys for `serve`, separated by commas.\n"
           "Exit codes: 0 done, 1 failed, 2 wrong usage, 130 ended by Ctrl-C.\n",
           stdout);
     return LW_EXIT_OK;
@@ -65,6 +67,7 @@ int main(int argc, char **argv)
     /* A reader that went away is seen as a failed write, so that replies end between two tokens. */
     signal(SIGPIPE, SIG_IGN);
     lw_term term = lw_term_make(getenv("NO_COLOR"));
+    term.api_keys = getenv("LANEWISE_API_KEY");
     term.cache_home = getenv("XDG_CACHE_HOME");
     term.home = getenv("HOME");
     exit(lw_out_finish(dispatch(&term, argc, argv)));

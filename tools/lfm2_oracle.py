@@ -2,9 +2,9 @@
 
 Run where torch and transformers are installed:  python tools/lfm2_oracle.py OUT_DIR
 Writes OUT_DIR/lfm2-a and OUT_DIR/lfm2-b: config.json, generation_config.json, model.safetensors (bf16) and
-ref64.safetensors in the layout that `lanewise check` reads. The forward runs in float64 with the steps that the
-modelling code pins to float32 (norms, rotary angles, softmax) widened; bf16_gap comes from the same weights run in bf16
-by the unchanged code.
+ref64.safetensors in the layout that `lanewise check` reads. The forward runs in float64 with the steps that
+the modelling code pins to float32 (norms, rotary angles, softmax) widened; bf16_gap comes from the same
+weights run in bf16 by the unchanged code.
 """
 import json
 import os
@@ -30,13 +30,13 @@ PROMPT_ROWS = (40, 90, 300)
 def make_model(name, seed):
     torch.manual_seed(seed)
     config = Lfm2Config(vocab_size=VOCAB, max_position_embeddings=2048, conv_bias=False, norm_eps=1e-5,
-                        rope_theta=1e6, tie_word_embeddings=True, bos_token_id=1, eos_token_id=2, pad_token_id=0,
-                        **SHAPES[name])
+                        rope_theta=1e6, tie_word_embeddings=True, bos_token_id=1, eos_token_id=2,
+                        pad_token_id=0, **SHAPES[name])
     model = Lfm2ForCausalLM(config).eval()
     with torch.no_grad():
         for key, weight in model.named_parameters():
             norm = "norm" in key
-            # A quiet head: its rounding noise stays well below the margin of 0.1 from which tokens must agree.
+            # A quiet head: its noise stays well below the margin of 0.1 from which tokens must agree.
             scale = 0.5 if "embed_tokens" in key else 1.5
             spread = 0.25 if norm else scale / weight.shape[-1] ** 0.5 if weight.dim() == 2 else 0.6
             weight.copy_((norm + spread * torch.randn_like(weight)).to(torch.bfloat16))
@@ -59,11 +59,13 @@ def rotary_double(head_dim, theta):
 
 
 def run(model, ids):
-    """Residual stream after the embedding and each layer, (layers + 1, rows, width), and logits, in the model's dtype."""
+    """The residual stream after the embedding and each layer, (layers + 1, rows, width), and the logits."""
     streams = []
-    hooks = [model.model.embed_tokens.register_forward_hook(lambda m, i, o: streams.append(o))]
-    for layer in model.model.layers:
-        hooks.append(layer.register_forward_hook(lambda m, i, o: streams.append(o[0] if isinstance(o, tuple) else o)))
+
+    def keep(module, inputs, out):
+        streams.append(out[0] if isinstance(out, tuple) else out)
+
+    hooks = [part.register_forward_hook(keep) for part in (model.model.embed_tokens, *model.model.layers)]
     with torch.no_grad():
         logits = model(input_ids=ids[None], use_cache=False).logits[0]
     for hook in hooks:
@@ -107,7 +109,7 @@ def reference(model, config):
                 f"p{j}.hidden": hidden.float().contiguous(), f"p{j}.bf16_gap": gap.float().contiguous(),
                 f"p{j}.logits": logits[-16:].float().contiguous(), f"p{j}.greedy": torch.tensor(greedy).int(),
                 f"p{j}.margin": torch.tensor(margin).float()}
-        print(f"p{j}: mean gap of the last layer {gap[-1].mean():.2e}, mean margin {sum(margin) / GREEDY:.3f}")
+        print(f"p{j}: mean gap of the last layer {gap[-1].mean():.2e}, margin {sum(margin) / GREEDY:.3f}")
     return state, out
 
 

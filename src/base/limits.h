@@ -36,6 +36,26 @@ enum {
     LW_LIMIT_WIDTH = 1 << 20,           /* width of any activation */
     LW_LIMIT_LANES = 256,               /* lanes of one device batch */
     LW_LIMIT_CONTEXT = 1 << 22,         /* positions of one stream */
+    LW_LIMIT_HTTP_HEAD_BYTES = 64 << 10,   /* request line and headers: browsers' cookies stay below 32 KiB */
+    LW_LIMIT_HTTP_TARGET_BYTES = 8 << 10,  /* path and query: ours are short, proxies add to them */
+    LW_LIMIT_HTTP_HEADERS = 100,           /* clients send about 20 */
+    LW_LIMIT_HTTP_CHUNK_LINE = 1 << 10,    /* size and extensions of one chunk */
+    LW_LIMIT_HTTP_TRAILER_BYTES = 8 << 10, /* lines after the last chunk; they are read and dropped */
+    LW_LIMIT_HTTP_AHEAD_BYTES = 256 << 10, /* sent before the last reply is complete: above a small next request */
+    LW_LIMIT_BODY_BYTES = 32 << 20,        /* one request's body: a full context of text is below 16 MiB */
+    LW_LIMIT_BODIES_BYTES = 256 << 20,     /* all bodies that are held at once */
+    LW_LIMIT_CONNECTIONS = 16384,          /* open connections: each holds a few KiB and a file descriptor */
+    LW_LIMIT_JOBS = 1024,                  /* requests between their last byte and their reply's */
+    LW_LIMIT_MESSAGES = 16384,             /* messages of one conversation */
+    LW_LIMIT_PARTS = 4096,                 /* text parts of one message */
+    LW_LIMIT_TOOLS = 1024,                 /* tools that one request offers */
+    LW_LIMIT_STOPS = 64,                   /* stop strings of one request: each is compared at every byte */
+    LW_LIMIT_STOP_BYTES = 1 << 10,         /* one stop string: as much text may be held back */
+    LW_LIMIT_BIASES = 4096,                /* entries of logit_bias */
+    LW_LIMIT_NEWS_BYTES = 64 << 10,        /* of one reply, waiting for its connection; then the reply pauses */
+    LW_LIMIT_UNSENT_BYTES = 256 << 10,     /* of one connection; then its reply's news are left waiting */
+    LW_LIMIT_API_KEYS = 1024,              /* keys that a server knows: each request is compared with all */
+    LW_LIMIT_KEY_FILE_BYTES = 1 << 20,     /* --api-key-file */
 };
 
 #endif

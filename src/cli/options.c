@@ -87,10 +87,21 @@ static lw_status store_number(const lw_option *option, const char *value, lw_dia
     return LW_OK;
 }
 
+static lw_status store_listed(const lw_option *option, const char *value, lw_diag *d)
+{
+    char name[64];
+    if (option->list->count == LW_OPTION_LIST_MAX)
+        return lw_fail(d, LW_BAD_INPUT, "%s is taken at most %d times", spelled(option, name),
+                       LW_OPTION_LIST_MAX);
+    option->list->values[option->list->count++] = value;
+    return LW_OK;
+}
+
 static lw_status store(const lw_option *option, const char *value, lw_diag *d)
 {
     char name[64];
     if (option->given != NULL) *option->given = true;
+    if (option->list != NULL) return store_listed(option, value, d);
     if (option->u32 != NULL || option->u64 != NULL) return store_number(option, value, d);
     if (option->real != NULL) {
         double number;

@@ -10,7 +10,15 @@
 #include "base/buf.h"
 #include "base/status.h"
 
-/* Exactly one of flag, text, u32, u64 and real is set: it says what the option takes and where it goes. */
+/* Values of an option that may be given several times; borrowed from argv. */
+enum { LW_OPTION_LIST_MAX = 32 };
+typedef struct lw_option_list {
+    const char *values[LW_OPTION_LIST_MAX];
+    uint32_t count;
+} lw_option_list;
+
+/* Exactly one of flag, text, list, u32, u64 and real is set: it says what the option takes and where it goes.
+ */
 typedef struct lw_option {
     const char *name;  /* "max-tokens" */
     char letter;       /* 'p' for -p; 0: none */
@@ -18,6 +26,7 @@ typedef struct lw_option {
     const char *help;
     bool *flag;
     const char **text; /* borrowed from argv */
+    lw_option_list *list;
     uint32_t *u32;
     uint64_t *u64;
     double *real;

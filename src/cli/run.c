@@ -5,6 +5,7 @@
 #include "cli/trace.h"
 #include "cli/verbs.h"
 
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -146,7 +147,13 @@ lw_status lw_run_sampling(lw_run *run, lw_diag *d)
     if (status == LW_OK && !run->temperature_given && !samples) sampling->temperature = 0.0;
     if (status == LW_OK) status = default_real(run, "top_p", run->top_p_given, &sampling->top_p, d);
     if (status == LW_OK) status = default_real(run, "min_p", run->min_p_given, &sampling->min_p, d);
-    if (status != LW_OK || run->top_k_given) return status;
+    if (status != LW_OK) return status;
+    /* The options have these bounds themselves. */
+    if (!isfinite(sampling->temperature) || !(sampling->min_p <= 1.0)) {
+        return lw_fail(d, LW_BAD_MODEL, "%s: temperature %g must be finite, and min_p %g at most 1",
+                       lw_config_name(config), sampling->temperature, sampling->min_p);
+    }
+    if (run->top_k_given) return LW_OK;
     const uint32_t all = 0;
     return lw_config_u32(config, "top_k", &all, UINT32_MAX, &sampling->top_k, d);
 }

@@ -182,7 +182,7 @@ lw_status lw_run_reply(lw_run *run, const lw_ids *prompt, lw_reply *reply, lw_di
     lw_interrupt_arm();
     if (!run->json && run->term.has_color && p.think.inside) reply->reader_gone = !print_dim(true);
     status = generate(&p, prompt, limit, d);
-    finish_line(&p);
+    if (status == LW_OK || reply->text.count > 0) finish_line(&p);
     lw_buf_deinit(&p.piece);
     return status;
 }

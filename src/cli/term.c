@@ -6,7 +6,6 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>

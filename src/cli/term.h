@@ -19,6 +19,7 @@ enum { LW_EXIT_OK = 0, LW_EXIT_FAILED = 1, LW_EXIT_USAGE = 2, LW_EXIT_INTERRUPTE
 typedef struct lw_term {
     bool in_is_terminal, out_is_terminal, err_is_terminal;
     bool has_color; /* of standard output: a terminal, and NO_COLOR is not set */
+    const char *api_keys; /* LANEWISE_API_KEY, or NULL */
     const char *cache_home, *home; /* XDG_CACHE_HOME and HOME, or NULL */
 } lw_term;
 
@@ -44,8 +45,8 @@ lw_progress lw_progress_of_line(lw_progress_line *line);
 /* From here the first Ctrl-C sets a flag (and interrupts a waiting read); a second one ends the process. */
 void lw_interrupt_arm(void);
 bool lw_interrupted(void);
-/* Sleeps until standard input has something to read or a Ctrl-C came, also one just before the call: false for
- * that. A terminal gives one line a read, so nothing waits in stdio's buffer when this is asked. */
+/* Sleeps until standard input has something to read or a Ctrl-C came, also one just before the call: false
+ * for that. A terminal gives one line a read, so nothing waits in stdio's buffer when this is asked. */
 bool lw_interrupt_wait_input(void);
 
 /* Writes to standard output and flushes. False: nobody reads any more (quiet), or the write failed; the

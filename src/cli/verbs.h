@@ -7,6 +7,7 @@
 #include "cli/term.h"
 
 int lw_verb_run(const lw_term *term, int argc, char **argv);
+int lw_verb_serve(const lw_term *term, int argc, char **argv);
 int lw_verb_info(const lw_term *term, int argc, char **argv);
 int lw_verb_tokenize(const lw_term *term, int argc, char **argv);
 int lw_verb_devices(const lw_term *term, int argc, char **argv);

@@ -1,10 +1,11 @@
 /* The device contract. A device is one folder that ends in one static const lw_device_table.
  *
- * open -> compile (weights repacked once, pools allocated, an op or descriptor it lacks refuses the model by name)
+ * open -> compile (weights repacked once, pools allocated, an op or descriptor it lacks refuses the model by
+ * name)
  * -> submit / wait / read for each round -> exec_close -> close. One thread owns a device and all it made.
  *
- * Commit is host arithmetic and no call of this contract: a forward writes at slots >= committed only, so rows that
- * are not kept are simply written over.
+ * Commit is host arithmetic and no call of this contract: a forward writes at slots >= committed only, so
+ * rows that are not kept are simply written over.
  */
 #ifndef LW_DEVICE_DEVICE_H
 #define LW_DEVICE_DEVICE_H
@@ -17,7 +18,8 @@ typedef struct lw_row {
     int32_t token;
     uint32_t lane;        /* index into lw_batch.lanes */
     uint32_t position;    /* absolute */
-    uint32_t slot;        /* where it is written: committed + its index in the lane's window; for a chain: position */
+    uint32_t
+        slot; /* where it is written: committed + its index in the lane's window; for a chain: position */
     int32_t parent;       /* batch row of the token before it, if that one is open too; -1: it is committed */
     bool wanted;          /* its logits are wanted */
 } lw_row;
@@ -27,7 +29,8 @@ enum { LW_PAGE_NONE = 0xFFFFFFFF };
 typedef struct lw_batch_lane {
     uint32_t committed;                              /* positions [0, committed) are kept */
     uint32_t page_count;                             /* entries of each table */
-    const uint32_t *pages[LW_PLAN_REACHES_MAX];      /* per reach group: page id of slots [64 i, 64 i + 64), or none */
+    const uint32_t
+        *pages[LW_PLAN_REACHES_MAX]; /* per reach group: page id of slots [64 i, 64 i + 64), or none */
 } lw_batch_lane;
 
 /* Rows of any mix of lanes; rows of one lane stand in order, parents before children. Borrowed until wait. */
@@ -65,7 +68,7 @@ typedef struct lw_exec_options {
     uint32_t rows_max;                           /* rows of the largest batch */
     uint32_t wanted_max;                         /* wanted rows of the largest batch */
     uint32_t page_counts[LW_PLAN_REACHES_MAX];   /* pool of each reach group */
-    const lw_checkpoint *checkpoint;             /* its mapping is released as weights are repacked; may be NULL */
+    const lw_checkpoint *checkpoint; /* its mapping is released as weights are repacked; may be NULL */
     lw_progress progress;
     lw_trace trace;
 } lw_exec_options;
@@ -82,15 +85,16 @@ typedef struct lw_device_table {
     /* Bytes of one page of a reach group, over all its states; pure. */
     uint64_t (*page_bytes)(const lw_device *device, const lw_plan *plan, uint32_t group);
 
-    lw_status (*compile)(lw_device *device, const lw_plan *plan, const lw_exec_options *options, lw_exec **out,
-                         lw_diag *d);
+    lw_status (*compile)(lw_device *device, const lw_plan *plan, const lw_exec_options *options,
+                         lw_exec **out, lw_diag *d);
     void (*exec_close)(lw_exec *exec);
 
     /* Starts entry's ops over batch. A failure may also surface at the wait; either way nothing was kept. */
     lw_status (*submit)(lw_exec *exec, uint32_t entry, const lw_batch *batch, lw_ticket *ticket, lw_diag *d);
     lw_status (*wait)(lw_exec *exec, lw_ticket ticket, lw_diag *d);
 
-    /* After wait: the logits of the index-th wanted row, in batch order, [vocab] fp32; valid until the next submit. */
+    /* After wait: the logits of the index-th wanted row, in batch order, [vocab] fp32; valid until the next
+     * submit. */
     lw_status (*read_logits)(lw_exec *exec, uint32_t index, const float **logits, lw_diag *d);
 
     /* Copies one page of a reach group, all its states: a resumer's partial last page. */

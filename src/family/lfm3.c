@@ -202,7 +202,8 @@ static lw_status read_attention(const lw_config *config, lfm3_config *c, lw_diag
 static lw_status read_config(lw_config *config, lfm3_config *c, lw_diag *d)
 {
     const double eps_default = 1e-5;
-    const uint32_t taps_default = 3, window_default = 0;
+    const uint32_t taps_default = 3, window_default = 0, context_default = 0;
+    uint32_t context = 0; /* read by lw_family_context; here only a wrong one is refused */
     const char *type = NULL;
     double eps = eps_default;
     lw_status status = lw_config_text(config, "model_type", "", &type, d);
@@ -217,6 +218,9 @@ static lw_status read_config(lw_config *config, lfm3_config *c, lw_diag *d)
         status = lw_config_u32(config, "sliding_window", &window_default, 1 << 20, &c->window, d);
     if (status == LW_OK)
         status = lw_config_f64(config, "norm_eps|rms_norm_eps|block_norm_eps", &eps_default, &eps, d);
+    if (status == LW_OK) {
+        status = lw_config_u32(config, "max_position_embeddings", &context_default, UINT32_MAX, &context, d);
+    }
     if (status == LW_OK)
         status = lw_config_bool(config, "tie_word_embeddings|tie_embedding", true, &c->tied, d);
     if (status == LW_OK) status = read_attention(config, c, d);
@@ -240,6 +244,10 @@ static lw_status read_config(lw_config *config, lfm3_config *c, lw_diag *d)
                        "intermediate_size %u, conv_L_cache %u, sliding_window %u)",
                        lw_config_name(config), c->width, c->layer_count, c->vocab, c->ffn_width, c->taps,
                        c->window);
+    }
+    if (!(eps >= 0.0 && eps <= 1.0)) {
+        return lw_fail(d, LW_BAD_MODEL, "%s: norm_eps is %g, but must be from 0 to 1",
+                       lw_config_name(config), eps);
     }
     c->eps = (float)eps;
     return LW_OK;

@@ -44,8 +44,9 @@ uint32_t lw_family_context(const lw_checkpoint *checkpoint)
     const uint32_t none = 0;
     uint32_t context = 0;
     const lw_status status = lw_config_u32(lw_checkpoint_config(checkpoint), "max_position_embeddings", &none,
-                                           LW_LIMIT_CONTEXT, &context, NULL);
-    return status == LW_OK ? context : 0;
+                                           UINT32_MAX, &context, NULL);
+    if (status != LW_OK) return 0;
+    return context < LW_LIMIT_CONTEXT ? context : LW_LIMIT_CONTEXT;
 }
 
 lw_status lw_family_end_ids(const lw_checkpoint *checkpoint, int32_t ids[LW_FAMILY_END_IDS_MAX],

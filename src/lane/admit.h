@@ -12,7 +12,7 @@
 typedef struct lw_admit {
     uint64_t free_bytes;          /* read from the device before anything is loaded */
     uint64_t reserve_bytes;       /* left alone */
-    uint64_t fixed_bytes; /* weights, activations, scratch: what does not depend on lanes or context */
+    uint64_t fixed_bytes;         /* weights, activations, scratch: all but lanes and entries */
     uint64_t lane_host_bytes;     /* of one lane beside its pages */
     uint32_t group_count;
     uint32_t reaches[LW_PLAN_REACHES_MAX];

@@ -228,7 +228,6 @@ bool lw_cache_publish(lw_cache *cache, const int32_t *ids, uint32_t position, co
     const bool is_known = same != LW_CACHE_NONE && cache->entries[same].position == position;
     if (is_known && is_complete(cache, &cache->entries[same])) {
         lw_cache_touch(cache, same);
-        cache->entries[same].turn = turn;
         return true;
     }
     if (is_known) lw_cache_drop(cache, same);

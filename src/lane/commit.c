@@ -3,8 +3,7 @@
  */
 #include "lane/core_internal.h"
 
-/* The first mark above position that a prompt's rows up to end reach: the request's own or one of the core's.
- */
+/* The first mark above position that a prompt's rows up to end reach: the request's or the core's own. */
 static uint32_t next_mark(const lw_core *core, lw__lane *lane, uint32_t position, uint32_t end)
 {
     const lw_request *request = lane->job.request;
@@ -28,8 +27,7 @@ static void publish_marks(lw_core *core, lw__lane *lane, uint32_t begin, uint32_
     }
 }
 
-/* Tells the drawn tokens in order; those after one that ended the reply are dropped. True: the reply has
- * ended. */
+/* Tells the drawn tokens in order; those after one that ended the reply are dropped. True: it has ended. */
 static bool tell_tokens(lw__lane *lane, lw_finish *finish)
 {
     const lw_request *request = lane->job.request;
@@ -50,8 +48,7 @@ static bool tell_tokens(lw__lane *lane, lw_finish *finish)
     return request->tokens_max == 0 && lane->committed == request->prompt_count;
 }
 
-/* Tells the source and the guard how the drafts went. round_ns 0: the round's time says nothing about them.
- */
+/* Tells the source and the guard how the drafts went. round_ns 0: the round's time says nothing of them. */
 static void judge_drafts(lw_core *core, lw__lane *lane, const lw__share *share, uint64_t round_ns)
 {
     if (share->drafts == 0) {
@@ -67,32 +64,36 @@ static void judge_drafts(lw_core *core, lw__lane *lane, const lw__share *share, 
     core->counts.kept += lane->kept;
 }
 
+/* The prompt's part of a share: its entries, and the move to RUNNING with its last row. */
+static void prompt_commit(lw_core *core, lw__lane *lane, uint32_t before)
+{
+    const lw_request *request = lane->job.request;
+    const uint32_t cached = lane->counts.cached_tokens;
+    lane->counts.prompt_rows += lane->committed - before;
+    publish_marks(core, lane, before, lane->committed);
+    if (lane->committed == request->prompt_count) {
+        lane->state = LW__LANE_RUNNING;
+        lane->filled_ns = lw__core_now(core);
+    }
+    if (request->filled == NULL) return;
+    request->filled(request->context, lane->committed - cached, request->prompt_count - cached);
+}
+
 static void share_commit(lw_core *core, const lw__share *share, uint64_t round_ns)
 {
     lw__lane *lane = &core->lanes[share->lane];
-    const lw_request *request = lane->job.request;
     const uint32_t before = lane->committed;
-    const bool was_filling = lane->state == LW__LANE_FILLING;
     lw_finish finish = LW_FINISH_LENGTH;
-    if (share->draws) {
-        lane->counts.rounds++;
-        if (!was_filling) judge_drafts(core, lane, share, round_ns);
-        core->counts.tokens += lane->drawn_count;
-    }
+    lane->counts.rounds += share->draws;
     lane->committed = before + lane->placed;
-    if (was_filling) {
-        lane->counts.prompt_rows += share->known;
-        publish_marks(core, lane, before, lane->committed);
-        if (lane->committed >= request->prompt_count) {
-            lane->state = LW__LANE_RUNNING;
-            lane->filled_ns = lw__core_now(core);
-        }
-        if (request->filled != NULL) {
-            const uint32_t first = lane->counts.cached_tokens;
-            request->filled(request->context, before + share->known - first, request->prompt_count - first);
-        }
+    if (lane->state == LW__LANE_FILLING) {
+        prompt_commit(core, lane, before);
+    } else if (share->draws) {
+        judge_drafts(core, lane, share, round_ns);
     }
+    const uint32_t told = lane->counts.tokens;
     const bool has_ended = tell_tokens(lane, &finish);
+    core->counts.tokens += lane->counts.tokens - told;
     /* The last token has no row yet; after a cut nothing past the cut is kept. */
     if (lane->drawn_count > 0 && lane->committed > lane->count - 1) lane->committed = lane->count - 1;
     /* A row past the reply's end may be one that plain rounds never draw. */

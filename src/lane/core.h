@@ -57,7 +57,7 @@ typedef struct lw_core lw_core;
 /* What a core runs on; borrowed until close. Nobody else takes pages of the pool meanwhile. */
 typedef struct lw_core_device {
     const lw_device_table *table;
-    lw_exec *exec;               /* compiled for rows_max rows, all of them wanted */
+    lw_exec *exec;               /* compiled for rows_max rows, lanes * (drafts_max + 1) of them wanted */
     const lw_plan *plan;
     lw_page_pool *pool;
     uint64_t page_bytes[LW_PLAN_REACHES_MAX];
@@ -71,7 +71,7 @@ typedef struct lw_core_options {
     uint64_t cache_bytes;        /* of pages that prefix entries may hold; 0: off */
     uint32_t cache_entries;      /* 0: 64 */
     uint32_t mark_rows;          /* in long prompts an entry every so many rows; 0: none */
-    uint64_t round_ns; /* of a round with prompt rows while a reply runs; 0: prompt work of 3 plain rounds */
+    uint64_t round_ns;           /* of a round with prompt rows beside replies; 0: 4 plain rounds' */
     uint32_t copy_match;         /* tokens that agree before a copy is tried; 0: no copies */
     uint32_t drafts_max;         /* of one window; 0: none */
     const lw_draft_source *source;       /* asked where there is nothing to copy; may be NULL */
@@ -124,12 +124,13 @@ typedef struct lw_request {
     bool ignore_end;
     bool draft;                          /* false: one row a round */
     int32_t logprobs;                    /* most likely ids told with each token; -1: no log-probabilities */
-    const uint32_t *marks; /* ascending positions in the prompt where an entry is worth keeping */
+    const uint32_t *marks;               /* ascending positions where an entry is worth keeping */
     uint32_t mark_count;
-    bool (*token)(void *context,
-                  const lw_token_event *event); /* false ends the reply after it; may be NULL */
-    void (*filled)(void *context, uint32_t rows_done,
-                   uint32_t rows); /* of the rows to compute; may be NULL */
+    /* Each token in order; false ends the reply after it. May be NULL. */
+    bool (*token)(void *context, const lw_token_event *event);
+    /* Prompt rows computed so far, of those that were not resumed. May be NULL. */
+    void (*filled)(void *context, uint32_t rows_done, uint32_t rows);
+    /* Once for each request that was taken; nothing follows it. */
     void (*end)(void *context, const lw_end_event *event);
     void *context;
 } lw_request;

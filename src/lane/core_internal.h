@@ -112,8 +112,7 @@ void lw__round_choose(const lw_core *core, lw__round *round);
 
 /* ---- verify.c ---- */
 
-/* Draws along the share's window; fills the lane's drawn, kept, placed and drawn_status, appends to its ids.
- */
+/* Draws along the share's window: appends to the lane's ids, fills what commit of the same round reads. */
 void lw__share_sample(lw_core *core, const lw__share *share);
 
 /* Whether this token ends the reply of which it is a part. */

@@ -37,8 +37,7 @@ typedef struct lw_depth {
 } lw_depth;
 
 void lw_depth_init(lw_depth *depth);
-/* Drafts that may be tried in the coming round: all of most, none while the guard rests, one when it probes.
- */
+/* Drafts that may be tried in the coming round: most; none while the guard rests; one when it probes. */
 uint32_t lw_depth_limit(const lw_depth *depth, uint32_t most);
 /* A round went by without drafts. */
 void lw_depth_plain(lw_depth *depth);

@@ -20,6 +20,7 @@ struct lw_engine {
     lw_page_pool pool;
     uint32_t context, chunk_rows;
     uint32_t lanes, lanes_used;
+    uint64_t cache_bytes;
     bool is_lent;
     lw_sampler *sampler;
     lw_row *rows;               /* [chunk_rows] of the forward in hand */
@@ -66,6 +67,7 @@ static lw_status sizes_choose(lw_engine *engine, uint32_t context_model, const l
     if (status != LW_OK) return status;
     engine->context = chosen.context;
     engine->lanes = chosen.lanes;
+    engine->cache_bytes = chosen.cache_bytes;
     engine->chunk_rows = rows < chosen.context ? rows : chosen.context;
     return lw_page_pool_init_counts(&engine->pool, plan, chosen.page_counts, chosen.context, d);
 }
@@ -172,6 +174,20 @@ void lw_engine_return(lw_engine *engine)
     LW_ASSERT(engine->is_lent);
     engine->is_lent = false;
     engine->lanes_used = 0;
+}
+
+static uint64_t clock_ns(void *context)
+{
+    (void)context;
+    return lw_clock_ns();
+}
+
+lw_core_options lw_engine_core_options(const lw_engine *engine)
+{
+    return (lw_core_options){ .lanes = engine->lanes, .context = engine->context,
+                              .rows_max = engine->chunk_rows, .cache_bytes = engine->cache_bytes,
+                              .mark_rows = LW_MARK_ROWS_DEFAULT, .copy_match = LW_COPY_MATCH_DEFAULT,
+                              .drafts_max = LW_DRAFTS_DEFAULT, .clock = clock_ns };
 }
 
 /* ---- streams ---- */
@@ -319,8 +335,7 @@ static bool is_end(const lw_generate_options *options, int32_t id)
     return false;
 }
 
-/* Draws, tells, and feeds each token back until something ends the reply. The pending token is not committed.
- */
+/* Draws, tells, and feeds each token back until something ends the reply; the last one is not committed. */
 static lw_status reply_draw(lw_stream *stream, const lw_generate_options *options, int32_t *reply,
                             lw_generate_result *result, lw_diag *d)
 {

@@ -38,8 +38,7 @@ typedef struct lw_engine_options {
 lw_status lw_engine_open(const lw_checkpoint *checkpoint, const lw_engine_options *options, lw_engine **out,
                          lw_diag *d) LW_MUST_USE;
 
-/* The same for a plan that somebody else made (synthetic weights); takes the plan, and deinits it at close.
- */
+/* The same for a plan that somebody else made (synthetic weights); takes it, and deinits it at close. */
 lw_status lw_engine_open_plan(lw_plan *plan, uint32_t context_model, const lw_engine_options *options,
                               lw_engine **out, lw_diag *d) LW_MUST_USE;
 void lw_engine_close(lw_engine *engine);
@@ -54,6 +53,9 @@ void lw_engine_describe(const lw_engine *engine, char *text, size_t text_bytes);
 /* Gives all lanes and the pool to a core until lw_engine_return; LW_BAD_INPUT while a stream is open. */
 lw_status lw_engine_lend(lw_engine *engine, lw_core_device *out, lw_diag *d) LW_MUST_USE;
 void lw_engine_return(lw_engine *engine);
+/* Options of a core that uses the engine's lanes, context, rows and cache, the defaults of core.h and this
+ * machine's clock. */
+lw_core_options lw_engine_core_options(const lw_engine *engine);
 uint32_t lw_engine_lanes(const lw_engine *engine);
 
 /* Takes a free lane. LW_NO_ROOM when none is left. */

@@ -35,8 +35,7 @@ static lw_status raw_check(const lw__lane *lane, const float *logits, uint32_t v
                    id, lane->count, (double)logits[id]);
 }
 
-/* Puts (id, logit) into top[0, count) in order of logit, then id; ids come ascending, so equals stay behind.
- */
+/* Puts (id, logit) into top in order of logit, then id; ids come ascending, so equals stay behind. */
 static void top_insert(lw__drawn *drawn, uint32_t count_max, int32_t id, double logit)
 {
     if (drawn->top_count == count_max) {

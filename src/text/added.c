@@ -1,5 +1,5 @@
-/* Added tokens: text that becomes one id wherever it stands, before any merge. A trie gives the longest token that
- * begins at a byte; the walk goes left to right and never looks back, as the Hugging Face library does.
+/* Added tokens: text that becomes one id wherever it stands, before any merge. A trie gives the longest token
+ * that begins at a byte; the walk goes left to right and never looks back, as the Hugging Face library does.
  */
 #include "text/text_internal.h"
 
@@ -30,7 +30,8 @@ static uint32_t node_first(const lw__added *added, char byte)
 static uint32_t node_child(const lw__added *added, uint32_t at, char byte)
 {
     uint32_t child = added->nodes[at].child;
-    while (child != LW__NO_INDEX && added->nodes[child].byte != (uint8_t)byte) child = added->nodes[child].sibling;
+    while (child != LW__NO_INDEX && added->nodes[child].byte != (uint8_t)byte)
+        child = added->nodes[child].sibling;
     return child;
 }
 
@@ -167,7 +168,8 @@ bool lw__added_next(const lw__added *added, lw__added_walk *walk, lw__added_matc
         }
         const lw__added_token *token = &added->tokens[index];
         const size_t begin = walk->at, end = begin + token->count;
-        walk->at = end; /* also past a token that does not stand alone, and before the white space that one strips */
+        walk->at =
+            end; /* also past a token that does not stand alone, and before the white space that one strips */
         if (token->single_word && !stands_alone(added, walk, begin, end)) continue;
         found->id = token->id;
         found->begin = token->strip_left ? size_max(white_begin(text, begin), walk->done) : begin;

@@ -1,6 +1,6 @@
-/* The vocabulary and the merges of byte-level BPE. A word is merged by joining the adjacent pair of the lowest rank,
- * leftmost on ties, until no pair has a rule. Short words do it by scanning an array, long ones through a heap over a
- * linked list; both give the same ids.
+/* The vocabulary and the merges of byte-level BPE. A word is merged by joining the adjacent pair of the
+ * lowest rank, leftmost on ties, until no pair has a rule. Short words do it by scanning an array, long ones
+ * through a heap over a linked list; both give the same ids.
  */
 #include "text/text_internal.h"
 
@@ -207,12 +207,13 @@ static void scan_encode(const lw__bpe *bpe, lw_text word, lw_ids *out)
 struct lw__bpe_node {
     uint32_t id;
     uint32_t before, after;  /* neighbours; LW__NO_INDEX at the ends */
-    uint32_t rank, made;     /* of the pair with the one after; LW__RANK_NONE if it has no rule or the node is gone */
+    uint32_t rank,
+        made; /* of the pair with the one after; LW__RANK_NONE if it has no rule or the node is gone */
 };
 
-/* A binary heap of rank << 32 | node: the smallest is the lowest rank, leftmost on ties. Entries are not removed when
- * their pair goes away; they are told by the node's rank, which then differs. Every join takes one entry and puts at
- * most two, so that entries never number more than twice the bytes of the word. */
+/* A binary heap of rank << 32 | node: the smallest is the lowest rank, leftmost on ties. Entries are not
+ * removed when their pair goes away; they are told by the node's rank, which then differs. Every join takes
+ * one entry and puts at most two, so that entries never number more than twice the bytes of the word. */
 typedef struct pair_heap {
     uint64_t *entries;
     size_t count;
@@ -299,7 +300,8 @@ static lw_status heap_encode(const lw__bpe *bpe, lw__bpe_scratch *scratch, lw_te
         const uint32_t at = (uint32_t)entry;
         if (nodes[at].rank == (uint32_t)(entry >> 32)) pair_join(bpe, nodes, &heap, at);
     }
-    for (uint32_t at = 0; at != LW__NO_INDEX; at = nodes[at].after) out->ids[out->count++] = (int32_t)nodes[at].id;
+    for (uint32_t at = 0; at != LW__NO_INDEX; at = nodes[at].after)
+        out->ids[out->count++] = (int32_t)nodes[at].id;
     return LW_OK;
 }
 
@@ -318,18 +320,19 @@ static int32_t whole_word(const lw__bpe *bpe, lw_text word)
     return id >= 0 && (bpe->vocab->tokens[id].flags & LW__TOKEN_MODEL) != 0 ? id : -1;
 }
 
-lw_status lw__bpe_encode(const lw__bpe *bpe, lw__bpe_scratch *scratch, lw_text word, bool with_heap, lw_ids *out,
-                         lw_diag *d)
+lw_status lw__bpe_encode(const lw__bpe *bpe, lw__bpe_scratch *scratch, lw_text word, bool with_heap,
+                         lw_ids *out, lw_diag *d)
 {
     LW_ASSERT(word.count > 0);
     if (word.count > LW_LIMIT_WORD_BYTES) {
-        return lw_fail(d, LW_NO_ROOM, "one word of the text has %zu bytes; at most %d are encoded", word.count,
-                       LW_LIMIT_WORD_BYTES);
+        return lw_fail(d, LW_NO_ROOM, "one word of the text has %zu bytes; at most %d are encoded",
+                       word.count, LW_LIMIT_WORD_BYTES);
     }
     for (size_t i = 0; i < word.count; i++) {
         const uint8_t byte = (uint8_t)word.bytes[i];
         if (bpe->byte_ids[byte] >= 0) continue;
-        return lw_fail(d, LW_UNSUPPORTED, "the text has a byte 0x%02X, for which the vocabulary has no token", byte);
+        return lw_fail(d, LW_UNSUPPORTED, "the text has a byte 0x%02X, for which the vocabulary has no token",
+                       byte);
     }
     lw_status status = lw__ids_reserve(out, word.count);
     if (status != LW_OK) return lw_fail(d, status, "no memory for the ids of a text");

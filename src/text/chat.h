@@ -14,20 +14,22 @@
 
 typedef struct lw_chat_template lw_chat_template;
 
-/* Parses source. bos_token and eos_token (NULL: "") are what the template sees under those names; both are copied. */
+/* Parses source. bos_token and eos_token (NULL: "") are what the template sees under those names; both are
+ * copied. */
 lw_status lw_chat_template_parse(const char *source, size_t count, const char *name, const char *bos_token,
                                  const char *eos_token, lw_chat_template **out, lw_diag *d) LW_MUST_USE;
 
 /* Finds the template of a model folder: chat_template.jinja, chat_template.json, else "chat_template" of
- * tokenizer_config.json (a string, or a list of {name, template}: the one named "default"). LW_NOT_FOUND if none. */
+ * tokenizer_config.json (a string, or a list of {name, template}: the one named "default"). LW_NOT_FOUND if
+ * none. */
 lw_status lw_chat_template_open(const char *model_dir, lw_chat_template **out, lw_diag *d) LW_MUST_USE;
 void lw_chat_template_close(lw_chat_template *chat);
 
 typedef struct lw_chat_input {
     const json_t *messages;        /* array of objects; borrowed */
     const json_t *tools;           /* array or NULL (the template sees none) */
-    const json_t *kwargs;          /* object of extra variables (enable_thinking, reasoning_effort...), or NULL; trusted
-                                      names, outside values */
+    const json_t *kwargs; /* object of extra variables (enable_thinking, reasoning_effort...), or NULL;
+                             trusted names, outside values */
     bool add_generation_prompt;
 } lw_chat_input;
 

@@ -1,5 +1,5 @@
-/* Ids to text, a token at a time. Bytes of a code point that is not complete wait; nothing else does, so that the
- * pieces together are what decoding all ids at once would give.
+/* Ids to text, a token at a time. Bytes of a code point that is not complete wait; nothing else does, so that
+ * the pieces together are what decoding all ids at once would give.
  */
 #include "text/text_internal.h"
 
@@ -33,7 +33,8 @@ static lw_status give_up(lw_detokenizer *detokenizer, lw_detokenizer before, lw_
     return LW_NO_ROOM;
 }
 
-lw_status lw_detokenizer_push(lw_detokenizer *detokenizer, const lw_tokenizer *tokenizer, int32_t id, lw_buf *out)
+lw_status lw_detokenizer_push(lw_detokenizer *detokenizer, const lw_tokenizer *tokenizer, int32_t id,
+                              lw_buf *out)
 {
     LW_ASSERT(detokenizer->pending_count < sizeof detokenizer->pending);
     if (!detokenizer->show_specials && lw_tokenizer_is_special(tokenizer, id)) return LW_OK;

@@ -1,6 +1,6 @@
-/* Pre-tokenisation: each Split step cuts the pieces of the step before it; a piece is a text of its own, so that no
- * look-around sees past its ends. PCRE2 matches, through its JIT compiler where the system permits one. A match that
- * backtracks without end meets a limit and becomes an error.
+/* Pre-tokenisation: each Split step cuts the pieces of the step before it; a piece is a text of its own, so
+ * that no look-around sees past its ends. PCRE2 matches, through its JIT compiler where the system permits
+ * one. A match that backtracks without end meets a limit and becomes an error.
  */
 #include "text/text_internal.h"
 
@@ -22,7 +22,8 @@ static const char *const behavior_names[] = {
     [MERGED_AFTER] = "MergedWithNext",
     [CONTIGUOUS] = "Contiguous",
 };
-_Static_assert(sizeof behavior_names / sizeof behavior_names[0] == BEHAVIOR_COUNT, "the last behavior has a name");
+_Static_assert(sizeof behavior_names / sizeof behavior_names[0] == BEHAVIOR_COUNT,
+               "the last behavior has a name");
 
 struct lw__split {
     pcre2_code *code;    /* NULL: a literal */
@@ -50,24 +51,28 @@ static lw_status split_compile(lw__split *split, const lw__split_rule *rule, lw_
     return status;
 }
 
-lw_status lw__pretok_add(lw__pretok *pretok, lw_arena *arena, const lw__split_rule *rule, const char *name, lw_diag *d)
+lw_status lw__pretok_add(lw__pretok *pretok, lw_arena *arena, const lw__split_rule *rule, const char *name,
+                         lw_diag *d)
 {
     if (pretok->splits == NULL) {
         pretok->splits = lw_arena_take_array(arena, LW_LIMIT_SPLIT_STEPS, sizeof *pretok->splits);
-        if (pretok->splits == NULL) return lw_fail(d, LW_NO_ROOM, "%s: no memory for the pre-tokenizer", name);
+        if (pretok->splits == NULL)
+            return lw_fail(d, LW_NO_ROOM, "%s: no memory for the pre-tokenizer", name);
     }
     if (pretok->split_count == LW_LIMIT_SPLIT_STEPS) {
-        return lw_fail(d, LW_NO_ROOM, "%s: pre_tokenizer has more than %d Split steps", name, LW_LIMIT_SPLIT_STEPS);
+        return lw_fail(d, LW_NO_ROOM, "%s: pre_tokenizer has more than %d Split steps", name,
+                       LW_LIMIT_SPLIT_STEPS);
     }
     lw__split split = { .behavior = BEHAVIOR_COUNT, .invert = rule->invert };
     for (int i = 0; i < BEHAVIOR_COUNT; i++) {
         if (strcmp(rule->behavior, behavior_names[i]) == 0) split.behavior = (behavior)i;
     }
     if (split.behavior == BEHAVIOR_COUNT) {
-        return lw_fail(d, LW_UNSUPPORTED, "%s: pre_tokenizer: Split with behavior '%.100s' is not served", name,
-                       rule->behavior);
+        return lw_fail(d, LW_UNSUPPORTED, "%s: pre_tokenizer: Split with behavior '%.100s' is not served",
+                       name, rule->behavior);
     }
-    if (rule->count == 0) return lw_fail(d, LW_UNSUPPORTED, "%s: pre_tokenizer: Split with an empty pattern", name);
+    if (rule->count == 0)
+        return lw_fail(d, LW_UNSUPPORTED, "%s: pre_tokenizer: Split with an empty pattern", name);
     lw_status status = LW_OK;
     if (rule->is_regex) {
         status = split_compile(&split, rule, d);
@@ -83,7 +88,8 @@ lw_status lw__pretok_add(lw__pretok *pretok, lw_arena *arena, const lw__split_ru
 
 /* ---- cutting ---- */
 
-/* One step at work on one piece. Items (matches and gaps) arrive left to right; held is what may still grow. */
+/* One step at work on one piece. Items (matches and gaps) arrive left to right; held is what may still grow.
+ */
 typedef struct cut {
     const lw__pretok_run *run;
     size_t step;

@@ -1,16 +1,19 @@
-/* Pre-tokenizer patterns are written for Oniguruma (Ruby syntax, UTF-8). PCRE2 reads most of them alike; here every
- * construct is either known to mean the same, rewritten so that it does, or refused by name. The rewritten ones:
- * \s and \w are the Unicode sets (PCRE2's differ by a few code points), script names mean the Script property, and
- * \u, \v and \d get PCRE2's spelling.
+/* Pre-tokenizer patterns are written for Oniguruma (Ruby syntax, UTF-8). PCRE2 reads most of them alike; here
+ * every construct is either known to mean the same, rewritten so that it does, or refused by name. The
+ * rewritten ones: \s and \w are the Unicode sets (PCRE2's differ by a few code points), script names mean the
+ * Script property, and \u, \v and \d get PCRE2's spelling.
  */
 #include "text/text_internal.h"
 
 #include <string.h>
 
 /* White_Space and its complement as the inside of a class. */
-#define WHITE "\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
-#define NOT_WHITE "\\x{0}-\\x{8}\\x{e}-\\x{1f}\\x{21}-\\x{84}\\x{86}-\\x{9f}\\x{a1}-\\x{167f}\\x{1681}-\\x{1fff}" \
-                  "\\x{200b}-\\x{2027}\\x{202a}-\\x{202e}\\x{2030}-\\x{205e}\\x{2060}-\\x{2fff}\\x{3001}-\\x{10ffff}"
+#define WHITE \
+    "\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{" \
+    "3000}"
+#define NOT_WHITE \
+    "\\x{0}-\\x{8}\\x{e}-\\x{1f}\\x{21}-\\x{84}\\x{86}-\\x{9f}\\x{a1}-\\x{167f}\\x{1681}-\\x{1fff}" \
+    "\\x{200b}-\\x{2027}\\x{202a}-\\x{202e}\\x{2030}-\\x{205e}\\x{2060}-\\x{2fff}\\x{3001}-\\x{10ffff}"
 /* Oniguruma's word characters: those of Unicode, and the superscripts and fractions of Latin-1. */
 #define WORD "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}"
 
@@ -66,7 +69,8 @@ static bool is_hex(char c)
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
 }
 
-/* \p{..}: general categories mean the same; longer names are scripts, which PCRE2 would widen to extensions. */
+/* \p{..}: general categories mean the same; longer names are scripts, which PCRE2 would widen to extensions.
+ */
 static lw_status rewrite_property(rewrite *p)
 {
     if (peek(p, 2) != '{') return refuse(p, 3, "a property is written \\p{Name}");
@@ -91,8 +95,10 @@ static lw_status rewrite_number(rewrite *p)
     while (end < begin + digits_max && is_hex(peek(p, end))) end++;
     const bool whole = braced ? end > begin && peek(p, end) == '}' : end == begin + digits_max;
     if (!whole) return refuse(p, end + 1, "a code point is written \\x{H..}, \\xHH or \\uHHHH");
-    if (peek(p, 1) == 'x' && !braced && peek(p, 2) >= '8') return refuse(p, 4, "it names a byte of a code point");
-    const lw_status status = lw_buf_printf(p->out, "\\x{%.*s}", (int)(end - begin), p->pattern + p->at + begin);
+    if (peek(p, 1) == 'x' && !braced && peek(p, 2) >= '8')
+        return refuse(p, 4, "it names a byte of a code point");
+    const lw_status status =
+        lw_buf_printf(p->out, "\\x{%.*s}", (int)(end - begin), p->pattern + p->at + begin);
     p->at += braced ? end + 1 : end;
     return status;
 }
@@ -139,7 +145,8 @@ static lw_status rewrite_class(rewrite *p)
 {
     p->in_class = true;
     lw_status status = copy(p, peek(p, 1) == '^' ? 2 : 1);
-    if (status == LW_OK && peek(p, 0) == ']') return refuse(p, 1, "a class must not be empty or begin with ]");
+    if (status == LW_OK && peek(p, 0) == ']')
+        return refuse(p, 1, "a class must not be empty or begin with ]");
     while (status == LW_OK && p->at < p->count && peek(p, 0) != ']') {
         if (peek(p, 0) == '\\') status = rewrite_escape(p);
         else if (peek(p, 0) == '[') return refuse(p, 2, "classes in classes and [:names:]");
@@ -173,14 +180,16 @@ static lw_status rewrite_brace(rewrite *p)
     while (peek(p, end) >= '0' && peek(p, end) <= '9') end++;
     if (peek(p, end) != '}') return copy(p, 1);
     const char after = peek(p, end + 1);
-    if (after == '+' || after == '?' || after == '*') return refuse(p, end + 2, "a repetition of a repetition");
+    if (after == '+' || after == '?' || after == '*')
+        return refuse(p, end + 2, "a repetition of a repetition");
     return copy(p, end + 1);
 }
 
 lw_status lw__pattern_rewrite(const char *pattern, size_t count, lw_buf *out, lw_diag *d)
 {
     if (count > LW_LIMIT_PATTERN_BYTES) {
-        return lw_fail(d, LW_NO_ROOM, "the pattern has %zu bytes; at most %d are read", count, LW_LIMIT_PATTERN_BYTES);
+        return lw_fail(d, LW_NO_ROOM, "the pattern has %zu bytes; at most %d are read", count,
+                       LW_LIMIT_PATTERN_BYTES);
     }
     rewrite p = { .pattern = pattern, .count = count, .out = out, .d = d };
     lw_status status = lw_buf_reserve(out, count);

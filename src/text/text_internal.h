@@ -1,6 +1,7 @@
-/* What the files of the tokenizer share: tables made once at load and read-only afterwards, and the scratch that one
- * encoding thread owns. The way of a text: repair (unicode.c), added tokens in the raw text (added.c), normalisation
- * (unicode.c), added tokens in the normalised text, pre-tokens (pretok.c), merges (bpe.c).
+/* What the files of the tokenizer share: tables made once at load and read-only afterwards, and the scratch
+ * that one encoding thread owns. The way of a text: repair (unicode.c), added tokens in the raw text
+ * (added.c), normalisation (unicode.c), added tokens in the normalised text, pre-tokens (pretok.c), merges
+ * (bpe.c).
  */
 #ifndef LW_TEXT_TEXT_INTERNAL_H
 #define LW_TEXT_TEXT_INTERNAL_H
@@ -9,60 +10,9 @@
 #include "base/arena.h"
 #include "base/limits.h"
 #include "text/tokenizer.h"
+#include "text/unicode.h"
 
 #include <pcre2.h>
-
-/* ---- unicode.c ---- */
-
-typedef enum lw__utf8 {
-    LW__UTF8_WHOLE, /* a code point */
-    LW__UTF8_PART,  /* the beginning of one: more bytes may complete it */
-    LW__UTF8_BAD,   /* a maximal ill-formed part */
-} lw__utf8;
-
-/* What bytes[0, count), count > 0, begins with; *used is its byte count. */
-lw__utf8 lw__utf8_scan(const char *bytes, size_t count, size_t *used);
-
-/* True if the bytes are well-formed UTF-8. */
-bool lw__utf8_valid(const char *bytes, size_t count);
-
-/* The code point at bytes, which is well-formed; *used is its byte count. */
-uint32_t lw__utf8_decode(const char *bytes, size_t *used);
-
-/* Writes 1 to 4 bytes; returns how many. */
-size_t lw__utf8_encode(uint32_t point, char bytes[4]);
-
-/* The White_Space property of Unicode. */
-bool lw__is_white(uint32_t point);
-
-/* A text under construction; origins stay empty when the source has none. */
-typedef struct lw__text_buf {
-    lw_buf bytes;
-    lw_buf origins;
-} lw__text_buf;
-
-void lw__text_buf_deinit(lw__text_buf *buf);
-lw_text lw__text_buf_view(const lw__text_buf *buf, bool has_origins);
-
-/* Replaces each maximal ill-formed part by U+FFFD; out is cleared first. */
-lw_status lw__utf8_repair(lw_text text, lw__text_buf *out) LW_MUST_USE;
-
-typedef struct lw__nfc lw__nfc;             /* which code points NFC may change; one for a tokenizer */
-typedef struct lw__nfc_item lw__nfc_item;
-
-typedef struct lw__nfc_scratch {
-    lw__nfc_item *items;                    /* [room] the run at work */
-    lw__nfc_item *sorted;                   /* [room] */
-    size_t room;
-} lw__nfc_scratch;
-
-lw__nfc *lw__nfc_make(lw_arena *arena);
-
-/* True if NFC leaves the well-formed text as it is; false means that it may not. */
-bool lw__nfc_is_plain(const lw__nfc *nfc, const char *bytes, size_t count);
-
-/* Normalises well-formed text; an output code point is outside if any code point that went into it is. */
-lw_status lw__nfc_apply(const lw__nfc *nfc, lw__nfc_scratch *scratch, lw_text text, lw__text_buf *out) LW_MUST_USE;
 
 /* ---- bpe.c ---- */
 
@@ -104,7 +54,8 @@ typedef struct lw__merge {
 
 enum {
     LW__RANK_NONE = INT32_MAX,
-    LW__WHOLE_TEXT_MAX = 2048, /* bytes of text of a token that ignore_merges may look for; longer ones are refused */
+    LW__WHOLE_TEXT_MAX =
+        2048, /* bytes of text of a token that ignore_merges may look for; longer ones are refused */
 };
 
 typedef struct lw__bpe {
@@ -126,9 +77,10 @@ typedef struct lw__bpe_scratch {
 lw_status lw__bpe_init(lw__bpe *bpe, const lw__vocab *vocab, lw_arena *arena, size_t merge_count) LW_MUST_USE;
 void lw__bpe_add(lw__bpe *bpe, lw__merge merge);
 
-/* Appends the ids of one word. with_heap: merge through the heap however short the word is (both ways agree). */
-lw_status lw__bpe_encode(const lw__bpe *bpe, lw__bpe_scratch *scratch, lw_text word, bool with_heap, lw_ids *out,
-                         lw_diag *d) LW_MUST_USE;
+/* Appends the ids of one word. with_heap: merge through the heap however short the word is (both ways agree).
+ */
+lw_status lw__bpe_encode(const lw__bpe *bpe, lw__bpe_scratch *scratch, lw_text word, bool with_heap,
+                         lw_ids *out, lw_diag *d) LW_MUST_USE;
 
 /* The character of a byte in byte-level texts, as UTF-8 of 1 or 2 bytes; returns how many. */
 size_t lw__byte_char(uint8_t byte, char text[4]);
@@ -163,7 +115,8 @@ typedef struct lw__added {
 } lw__added;
 
 /* Builds the trie over tokens, which are borrowed; earlier tokens win over later ones of the same text. */
-lw_status lw__added_init(lw__added *added, lw_arena *arena, lw__added_token *tokens, uint32_t count) LW_MUST_USE;
+lw_status lw__added_init(lw__added *added, lw_arena *arena, lw__added_token *tokens, uint32_t count)
+    LW_MUST_USE;
 
 /* What is looked through: one text, its position, and the rule for special tokens. */
 typedef struct lw__added_walk {
@@ -207,7 +160,8 @@ typedef struct lw__pretok_run {
     const lw__pretok *pretok;
     pcre2_match_data *match;
     pcre2_match_context *limits;
-    lw_status (*word)(void *context, const char *bytes, size_t count); /* called for each pre-token in order */
+    lw_status (*word)(void *context, const char *bytes,
+                      size_t count); /* called for each pre-token in order */
     void *context;
     lw_diag *d;
 } lw__pretok_run;

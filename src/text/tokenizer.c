@@ -1,5 +1,5 @@
-/* Encoding, and what a tokenizer tells about its ids. The steps are in text_internal.h; here they are strung together,
- * with a cache of words in the thread's scratch: most words of a text stand in it many times.
+/* Encoding, and what a tokenizer tells about its ids. The steps are in text_internal.h; here they are strung
+ * together, with a cache of words in the thread's scratch: most words of a text stand in it many times.
  */
 #include "text/tokenizer_internal.h"
 
@@ -114,14 +114,15 @@ static lw_status no_memory(const encoding *e)
     return lw_fail(e->d, LW_NO_ROOM, "no memory for the ids of a text");
 }
 
-/* Puts the tokens of its bytes in the place of the id at out->ids[at]; returns how many they are. The token came from
- * merging, so each character of its text stands for a byte that has a token. */
+/* Puts the tokens of its bytes in the place of the id at out->ids[at]; returns how many they are. The token
+ * came from merging, so each character of its text stands for a byte that has a token. */
 static size_t spell_token(const encoding *e, size_t at)
 {
     const lw__token *token = &e->tokenizer->vocab.tokens[e->out->ids[at]];
     int32_t *ids = e->out->ids + at;
     size_t count = 0;
-    for (size_t i = 0, used; i < token->text_count; i += used, count++) lw__utf8_decode(token->text + i, &used);
+    for (size_t i = 0, used; i < token->text_count; i += used, count++)
+        lw__utf8_decode(token->text + i, &used);
     memmove(ids + count, ids + 1, (e->out->count - at - 1) * sizeof *ids);
     for (size_t i = 0, used; i < token->text_count; i += used) {
         const int byte = lw__byte_of(lw__utf8_decode(token->text + i, &used));
@@ -241,7 +242,9 @@ lw_status lw_tokenizer_encode(const lw_tokenizer *tokenizer, lw_token_scratch *s
         return lw_fail(d, LW_NO_ROOM, "the text has %zu bytes; at most %d are encoded", text.count,
                        LW_LIMIT_PROMPT_BYTES);
     }
-    encoding e = { .tokenizer = tokenizer, .scratch = scratch, .out = out, .specials = options->specials, .d = d };
+    encoding e = {
+        .tokenizer = tokenizer, .scratch = scratch, .out = out, .specials = options->specials, .d = d
+    };
     const size_t count = out->count;
     lw_status status = LW_OK;
     if (!lw__utf8_valid(text.bytes, text.count)) {

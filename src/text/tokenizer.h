@@ -1,7 +1,8 @@
 /* Byte-level BPE as tokenizer.json describes it: text to ids, and ids to bytes.
  * Made once from the file; afterwards read-only and safe to share between threads: each thread that encodes
  * brings its own lw_token_scratch. Same ids as the Hugging Face tokenizers library for the same file.
- * Invalid UTF-8 in the text is replaced by U+FFFD, one per maximal ill-formed part (Unicode 3.9, as Python does).
+ * Invalid UTF-8 in the text is replaced by U+FFFD, one per maximal ill-formed part (Unicode 3.9, as Python
+ * does).
  */
 #ifndef LW_TEXT_TOKENIZER_H
 #define LW_TEXT_TOKENIZER_H
@@ -27,21 +28,26 @@ lw_status lw_ids_append(lw_ids *list, int32_t id) LW_MUST_USE;
 lw_status lw_tokenizer_open(const char *path, lw_tokenizer **out, lw_diag *d) LW_MUST_USE;
 
 /* The same from memory (used by fuzzers and tests); name stands for the path in texts. */
-lw_status lw_tokenizer_parse(const char *json, size_t count, const char *name, lw_tokenizer **out, lw_diag *d) LW_MUST_USE;
+lw_status lw_tokenizer_parse(const char *json, size_t count, const char *name, lw_tokenizer **out, lw_diag *d)
+    LW_MUST_USE;
 void lw_tokenizer_close(lw_tokenizer *tokenizer);
 
-lw_status lw_token_scratch_make(const lw_tokenizer *tokenizer, lw_token_scratch **out, lw_diag *d) LW_MUST_USE;
+lw_status lw_token_scratch_make(const lw_tokenizer *tokenizer, lw_token_scratch **out, lw_diag *d)
+    LW_MUST_USE;
 void lw_token_scratch_free(lw_token_scratch *scratch);
 
 typedef enum lw_specials {
-    LW_SPECIALS_TRUSTED,  /* added tokens with special: true match in trusted bytes only (the default for chats) */
-    LW_SPECIALS_ALWAYS,   /* they match anywhere, as the Hugging Face library does (--trust-specials, raw prompts) */
-    LW_SPECIALS_NEVER,    /* they match nowhere (--no-specials) */
+    LW_SPECIALS_TRUSTED, /* added tokens with special: true match in trusted bytes only (the default for
+                            chats) */
+    LW_SPECIALS_ALWAYS,  /* they match anywhere, as the Hugging Face library does (--trust-specials, raw
+                            prompts) */
+    LW_SPECIALS_NEVER,   /* they match nowhere (--no-specials) */
 } lw_specials;
 
 typedef struct lw_encode_options {
     lw_specials specials;
-    bool post_process;    /* apply the post-processor (a BOS from TemplateProcessing); false for rendered chats */
+    bool
+        post_process; /* apply the post-processor (a BOS from TemplateProcessing); false for rendered chats */
 } lw_encode_options;
 
 /* Appends the ids of text to out. On failure out is unchanged. */

@@ -25,10 +25,12 @@ struct lw_tokenizer {
 };
 
 /* The normalizer, pre_tokenizer, post_processor and decoder of the file; the vocabulary is complete. */
-lw_status lw__load_steps(lw_tokenizer *tokenizer, const json_t *root, const char *name, lw_diag *d) LW_MUST_USE;
+lw_status lw__load_steps(lw_tokenizer *tokenizer, const json_t *root, const char *name, lw_diag *d)
+    LW_MUST_USE;
 
 /* The tables of added tokens, which the vocabulary holds; the normalizer is known. */
-lw_status lw__load_added(lw_tokenizer *tokenizer, const json_t *root, const char *name, lw_diag *d) LW_MUST_USE;
+lw_status lw__load_added(lw_tokenizer *tokenizer, const json_t *root, const char *name, lw_diag *d)
+    LW_MUST_USE;
 
 /* object's "type"; never NULL. */
 const char *lw__type_of(const json_t *object);

@@ -1,5 +1,6 @@
-/* Reads tokenizer.json into the tables of a tokenizer. What the file gets wrong is LW_BAD_MODEL, what it asks and is
- * not served is LW_UNSUPPORTED; both name the thing. truncation and padding are not read: they are about batches.
+/* Reads tokenizer.json into the tables of a tokenizer. What the file gets wrong is LW_BAD_MODEL, what it asks
+ * and is not served is LW_UNSUPPORTED; both name the thing. truncation and padding are not read: they are
+ * about batches.
  */
 #include "text/tokenizer_internal.h"
 
@@ -26,10 +27,12 @@ static lw_status bad_id(const char *name, const char *what, const char *text, lw
 }
 
 /* Finds one more than the largest id of the file. */
-static lw_status count_ids(const json_t *vocab, const json_t *added, const char *name, uint32_t *count, lw_diag *d)
+static lw_status count_ids(const json_t *vocab, const json_t *added, const char *name, uint32_t *count,
+                           lw_diag *d)
 {
     *count = 0;
-    for (void *at = json_object_iter((json_t *)vocab); at != NULL; at = json_object_iter_next((json_t *)vocab, at)) {
+    for (void *at = json_object_iter((json_t *)vocab); at != NULL;
+         at = json_object_iter_next((json_t *)vocab, at)) {
         const int64_t id = id_of(json_object_iter_value(at));
         if (id < 0) return bad_id(name, "model.vocab", json_object_iter_key(at), d);
         if (id >= *count) *count = (uint32_t)id + 1;
@@ -46,17 +49,18 @@ static lw_status count_ids(const json_t *vocab, const json_t *added, const char 
 }
 
 /* Names id; text is copied. */
-static lw_status name_token(lw_tokenizer *tokenizer, const char *text, uint32_t id, const char *name, lw_diag *d)
+static lw_status name_token(lw_tokenizer *tokenizer, const char *text, uint32_t id, const char *name,
+                            lw_diag *d)
 {
     lw__vocab *vocab = &tokenizer->vocab;
     const size_t count = strlen(text);
     if (count > LW_LIMIT_TOKEN_BYTES) {
-        return lw_fail(d, LW_NO_ROOM, "%s: token %u has %zu bytes of text; at most %d are read", name, id, count,
-                       LW_LIMIT_TOKEN_BYTES);
+        return lw_fail(d, LW_NO_ROOM, "%s: token %u has %zu bytes of text; at most %d are read", name, id,
+                       count, LW_LIMIT_TOKEN_BYTES);
     }
     if ((vocab->tokens[id].flags & LW__TOKEN_NAMED) != 0) {
-        return lw_fail(d, LW_BAD_MODEL, "%s: '%.200s' and '%.200s' both have the id %u", name, vocab->tokens[id].text,
-                       text, id);
+        return lw_fail(d, LW_BAD_MODEL, "%s: '%.200s' and '%.200s' both have the id %u", name,
+                       vocab->tokens[id].text, text, id);
     }
     const char *copy = lw_arena_copy_text(&tokenizer->arena, text, count);
     if (copy == NULL) return lw_fail(d, LW_NO_ROOM, "%s: no memory for the vocabulary", name);
@@ -64,8 +68,8 @@ static lw_status name_token(lw_tokenizer *tokenizer, const char *text, uint32_t 
     return LW_OK;
 }
 
-/* Gives a vocabulary token the bytes that its characters stand for. One with a character that stands for no byte
- * keeps its text. */
+/* Gives a vocabulary token the bytes that its characters stand for. One with a character that stands for no
+ * byte keeps its text. */
 static lw_status token_set_bytes(lw_tokenizer *tokenizer, lw__token *token)
 {
     char *bytes = lw_arena_take(&tokenizer->arena, token->text_count);
@@ -84,7 +88,8 @@ static lw_status token_set_bytes(lw_tokenizer *tokenizer, lw__token *token)
 static lw_status load_vocab(lw_tokenizer *tokenizer, const json_t *vocab, const char *name, lw_diag *d)
 {
     lw_status status = LW_OK;
-    for (void *at = json_object_iter((json_t *)vocab); at != NULL; at = json_object_iter_next((json_t *)vocab, at)) {
+    for (void *at = json_object_iter((json_t *)vocab); at != NULL;
+         at = json_object_iter_next((json_t *)vocab, at)) {
         const uint32_t id = (uint32_t)id_of(json_object_iter_value(at));
         status = name_token(tokenizer, json_object_iter_key(at), id, name, d);
         if (status != LW_OK) return status;
@@ -115,12 +120,16 @@ static bool merge_read(const json_t *merge, merge_texts *t)
     const json_t *left = json_array_get(merge, 0), *right = json_array_get(merge, 1);
     if (json_array_size(merge) != 2 || !json_is_string(left) || !json_is_string(right)) return false;
     *t = (merge_texts){
-        json_string_value(left), json_string_value(right), json_string_length(left), json_string_length(right),
+        json_string_value(left),
+        json_string_value(right),
+        json_string_length(left),
+        json_string_length(right),
     };
     return true;
 }
 
-static lw_status load_merge(lw_tokenizer *tokenizer, const merge_texts *t, uint32_t rank, const char *name, lw_diag *d)
+static lw_status load_merge(lw_tokenizer *tokenizer, const merge_texts *t, uint32_t rank, const char *name,
+                            lw_diag *d)
 {
     const lw__vocab *vocab = &tokenizer->vocab;
     char whole[LW_LIMIT_TOKEN_BYTES];
@@ -137,8 +146,8 @@ static lw_status load_merge(lw_tokenizer *tokenizer, const merge_texts *t, uint3
     if (left < 0 || right < 0 || id < 0) {
         const char *text = left < 0 ? t->left : right < 0 ? t->right : whole;
         const size_t shown = left < 0 ? t->left_count : right < 0 ? t->right_count : count;
-        return lw_fail(d, LW_BAD_MODEL, "%s: merge %u needs '%.*s', which is not in the vocabulary", name, rank,
-                       (int)size_min(shown, 200), text);
+        return lw_fail(d, LW_BAD_MODEL, "%s: merge %u needs '%.*s', which is not in the vocabulary", name,
+                       rank, (int)size_min(shown, 200), text);
     }
     lw__bpe_add(&tokenizer->bpe, (lw__merge){ (uint32_t)left, (uint32_t)right, rank, (uint32_t)id });
     return LW_OK;
@@ -148,7 +157,8 @@ static lw_status load_merges(lw_tokenizer *tokenizer, const json_t *merges, cons
 {
     const size_t merge_count = json_array_size(merges);
     if (merge_count > LW_LIMIT_MERGES) {
-        return lw_fail(d, LW_NO_ROOM, "%s: %zu merges; at most %d are read", name, merge_count, LW_LIMIT_MERGES);
+        return lw_fail(d, LW_NO_ROOM, "%s: %zu merges; at most %d are read", name, merge_count,
+                       LW_LIMIT_MERGES);
     }
     lw_status status = lw__bpe_init(&tokenizer->bpe, &tokenizer->vocab, &tokenizer->arena, merge_count);
     if (status != LW_OK) return lw_fail(d, status, "%s: no memory for the merges", name);
@@ -169,7 +179,8 @@ static lw_status check_options(const json_t *model, const char *name, lw_diag *d
 {
     static const char *const affixes[] = { "continuing_subword_prefix", "end_of_word_suffix" };
     if (strcmp(lw__type_of(model), "BPE") != 0) {
-        return lw_fail(d, LW_UNSUPPORTED, "%s: model '%.100s' is not served; BPE is", name, lw__type_of(model));
+        return lw_fail(d, LW_UNSUPPORTED, "%s: model '%.100s' is not served; BPE is", name,
+                       lw__type_of(model));
     }
     if (json_number_value(json_object_get(model, "dropout")) != 0.0) {
         return lw_fail(d, LW_UNSUPPORTED, "%s: model.dropout is not served", name);
@@ -190,12 +201,15 @@ static lw_status check_vocab(const lw_tokenizer *tokenizer, const json_t *model,
     const char *unknown = json_string_value(json_object_get(model, "unk_token"));
     for (int byte = 0; unknown != NULL && byte < 256; byte++) {
         if (tokenizer->bpe.byte_ids[byte] >= 0) continue;
-        return lw_fail(d, LW_UNSUPPORTED, "%s: model.unk_token '%.100s' would stand for the byte 0x%02X; only "
-                       "vocabularies with all 256 bytes are served with one", name, unknown, (unsigned)byte);
+        return lw_fail(d, LW_UNSUPPORTED,
+                       "%s: model.unk_token '%.100s' would stand for the byte 0x%02X; only "
+                       "vocabularies with all 256 bytes are served with one",
+                       name, unknown, (unsigned)byte);
     }
     for (uint32_t id = 0; tokenizer->bpe.ignore_merges && id < tokenizer->vocab.id_count; id++) {
         if (tokenizer->vocab.tokens[id].text_count <= LW__WHOLE_TEXT_MAX) continue;
-        return lw_fail(d, LW_UNSUPPORTED, "%s: model.ignore_merges with a token of more than %d bytes (id %u)", name,
+        return lw_fail(d, LW_UNSUPPORTED,
+                       "%s: model.ignore_merges with a token of more than %d bytes (id %u)", name,
                        LW__WHOLE_TEXT_MAX, id);
     }
     return LW_OK;
@@ -224,8 +238,8 @@ static lw_status load_model(lw_tokenizer *tokenizer, const json_t *root, const c
 
 /* ---- added tokens ---- */
 
-/* Names the added token in the vocabulary, where it stands for its text, or finds it in the model's, where it goes on
- * standing for what the model says. */
+/* Names the added token in the vocabulary, where it stands for its text, or finds it in the model's, where it
+ * goes on standing for what the model says. */
 static lw_status name_added(lw_tokenizer *tokenizer, const json_t *object, const char *name, lw_diag *d)
 {
     const char *content = json_string_value(json_object_get(object, "content"));
@@ -233,7 +247,8 @@ static lw_status name_added(lw_tokenizer *tokenizer, const json_t *object, const
     const int32_t known = lw__vocab_find(&tokenizer->vocab, content, strlen(content));
     lw__token *token = &tokenizer->vocab.tokens[id];
     if (known >= 0 && (uint32_t)known != id) {
-        return lw_fail(d, LW_BAD_MODEL, "%s: added token '%.200s' has the ids %u and %d", name, content, id, known);
+        return lw_fail(d, LW_BAD_MODEL, "%s: added token '%.200s' has the ids %u and %d", name, content, id,
+                       known);
     }
     if (known >= 0 && (token->flags & LW__TOKEN_ADDED) != 0) {
         return lw_fail(d, LW_BAD_MODEL, "%s: added token '%.200s' is there twice", name, content);
@@ -295,12 +310,17 @@ static lw_status added_fill(lw_tokenizer *tokenizer, const json_t *list, bool no
         if (flag(object, "normalized") != normalized || token->text_count == 0) continue;
         lw__added_token *made = &tokens[count++];
         *made = (lw__added_token){
-            .text = token->text, .count = token->text_count, .id = (int32_t)id, .special = flag(object, "special"),
+            .text = token->text,
+            .count = token->text_count,
+            .id = (int32_t)id,
+            .special = flag(object, "special"),
             .single_word = flag(object, "single_word"),
-            .strip_left = flag(object, "lstrip"), .strip_right = flag(object, "rstrip"),
+            .strip_left = flag(object, "lstrip"),
+            .strip_right = flag(object, "rstrip"),
         };
         if (!normalized || tokenizer->nfc == NULL) continue;
-        made->text = normal_text(tokenizer, (lw_text){ .bytes = token->text, .count = token->text_count }, &made->count);
+        made->text = normal_text(tokenizer, (lw_text){ .bytes = token->text, .count = token->text_count },
+                                 &made->count);
         if (made->text == NULL) return LW_NO_ROOM;
     }
     return lw__added_init(added, &tokenizer->arena, tokens, count);
@@ -361,12 +381,14 @@ lw_status lw_tokenizer_parse(const char *json, size_t count, const char *name, l
 {
     *out = NULL;
     if (count > LW_LIMIT_TOKENIZER_BYTES) {
-        return lw_fail(d, LW_NO_ROOM, "%s: %zu bytes; at most %d are read", name, count, LW_LIMIT_TOKENIZER_BYTES);
+        return lw_fail(d, LW_NO_ROOM, "%s: %zu bytes; at most %d are read", name, count,
+                       LW_LIMIT_TOKENIZER_BYTES);
     }
     json_error_t error;
     json_t *root = json_loadb(json, count, JSON_REJECT_DUPLICATES, &error);
     if (root == NULL) {
-        return lw_fail(d, LW_BAD_MODEL, "%s: line %d, column %d: %s", name, error.line, error.column, error.text);
+        return lw_fail(d, LW_BAD_MODEL, "%s: line %d, column %d: %s", name, error.line, error.column,
+                       error.text);
     }
     lw_tokenizer *tokenizer = calloc(1, sizeof *tokenizer);
     lw_status status = LW_NO_ROOM;

@@ -1,6 +1,6 @@
 /* UTF-8 as the tokenizer needs it, and canonical composition (NFC) that keeps the origin of every byte.
- * utf8proc holds the tables. Its own whole-text functions are not used: they lose origins, and they sort combining
- * marks in quadratic time, which a text of marks alone would turn into a hang.
+ * utf8proc holds the tables. Its own whole-text functions are not used: they lose origins, and they sort
+ * combining marks in quadratic time, which a text of marks alone would turn into a hang.
  */
 #include "text/text_internal.h"
 
@@ -140,8 +140,9 @@ lw_status lw__utf8_repair(lw_text text, lw__text_buf *out)
 
 enum { ACTIVE_END = 0x30000 }; /* planes 0 to 2; nothing above them composes, decomposes or is reordered */
 
-/* A code point is active if it has a combining class, is changed by NFC alone, or may join what stands before it.
- * Text without active code points is normal, and normalisation never reaches across the place before one that is not. */
+/* A code point is active if it has a combining class, is changed by NFC alone, or may join what stands before
+ * it. Text without active code points is normal, and normalisation never reaches across the place before one
+ * that is not. */
 struct lw__nfc {
     uint64_t active[ACTIVE_END / 64];
 };
@@ -209,7 +210,8 @@ bool lw__nfc_is_plain(const lw__nfc *nfc, const char *bytes, size_t count)
 }
 
 /* Decomposes text[begin, end) into scratch->items; *count is how many. */
-static lw_status run_decompose(lw__nfc_scratch *scratch, lw_text text, size_t begin, size_t end, size_t *count)
+static lw_status run_decompose(lw__nfc_scratch *scratch, lw_text text, size_t begin, size_t end,
+                               size_t *count)
 {
     *count = 0;
     for (size_t at = begin, used; at < end; at += used) {
@@ -279,7 +281,8 @@ static size_t run_compose(lw__nfc_item *items, size_t count)
     return kept;
 }
 
-static lw_status run_apply(lw__nfc_scratch *scratch, lw_text text, size_t begin, size_t end, lw__text_buf *out)
+static lw_status run_apply(lw__nfc_scratch *scratch, lw_text text, size_t begin, size_t end,
+                           lw__text_buf *out)
 {
     size_t count;
     lw_status status = run_decompose(scratch, text, begin, end, &count);

@@ -282,6 +282,27 @@ def test_defaults_come_from_the_generation_config(tmp_path, config, same_as):
 
 
 @needs_model
+@pytest.mark.parametrize("name, change", [
+    ("config.json", {"max_position_embeddings": "x"}),
+    ("config.json", {"max_position_embeddings": -1}),
+    ("config.json", {"norm_eps": -1}),
+    ("config.json", {"norm_eps": 1e300}),
+    ("generation_config.json", {"temperature": float("inf")}),
+    ("generation_config.json", {"min_p": 5}),
+])
+def test_numbers_that_mean_nothing_are_refused_by_name(tmp_path, name, change):
+    for path in glob.glob(MODEL + "/*"):
+        if not path.endswith((name, "ref64.safetensors")):
+            os.symlink(path, tmp_path / os.path.basename(path))
+    with open(os.path.join(MODEL, name), encoding="utf-8") as file:
+        config = json.load(file)
+    (tmp_path / name).write_text(json.dumps({**config, "do_sample": True, **change}))
+    done = lanewise("run", str(tmp_path), "-p", PROMPT, "--max-tokens", "2")
+    assert done.returncode == 1
+    assert f"/{name}: ".encode() in done.stderr and next(iter(change)).encode() in done.stderr
+
+
+@needs_model
 def test_limits_of_the_reply():
     short = reply("-p", PROMPT, "--max-tokens", "3")
     assert (len(short["ids"]), short["finish"]) == (3, "length")

@@ -61,8 +61,7 @@ lw_core_device fake_device(fake_model *fake);
 /* Checks that the cells of an entry or lane spell ids[0, position) as a row at position would read them. */
 void fake_check_table(fake_model *fake, const lw_page_table *table, const int32_t *ids, uint32_t position);
 
-/* Checks who holds which page, what lanes were promised, what entries weigh, that ids lie where they should.
- */
+/* Checks who holds which page, what lanes were promised, what entries weigh, that ids lie in their pages. */
 void fake_check_core(fake_model *fake, const lw_core *core);
 
 uint64_t fake_history(uint64_t before, int32_t token);

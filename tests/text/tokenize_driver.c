@@ -1,8 +1,8 @@
 /* Runs a tokenizer over texts from stdin, for tests that compare it with another library.
  * tokenize_driver FILE encode always|trusted|never [post] [outside]   texts to lines of ids
  * tokenize_driver FILE decode show|skip                               lines of ids to texts
- * A text is a line with its byte count, then that many bytes. A line of ids has spaces between them; a text that is
- * refused gives a line "! reason". outside: every byte counts as outside data.
+ * A text is a line with its byte count, then that many bytes. A line of ids has spaces between them; a text
+ * that is refused gives a line "! reason". outside: every byte counts as outside data.
  */
 #include "text/tokenizer.h"
 
@@ -42,7 +42,9 @@ static void encode_all(const lw_tokenizer *tokenizer, const lw_encode_options *o
         if (lw_buf_reserve(&origins, text.count) != LW_OK) die("no memory");
         memset(origins.bytes, LW_ORIGIN_OUTSIDE, text.count);
         const lw_text view = {
-            .bytes = text.bytes, .count = text.count, .origins = outside ? (const uint8_t *)origins.bytes : NULL,
+            .bytes = text.bytes,
+            .count = text.count,
+            .origins = outside ? (const uint8_t *)origins.bytes : NULL,
         };
         ids.count = 0;
         const lw_status status = lw_tokenizer_encode(tokenizer, scratch, view, options, &ids, &d);

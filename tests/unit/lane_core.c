@@ -66,11 +66,11 @@ void free(void *old)
 }
 #endif
 
-enum { CONTEXT = 512, STREAMS_MAX = 8 };
+enum { CONTEXT = 512, PROMPT_MAX = 1536, STREAMS_MAX = 8 };
 
 typedef struct stream {
     lw_request request;
-    int32_t prompt[CONTEXT];
+    int32_t prompt[PROMPT_MAX];
     uint32_t marks[4];
     int32_t ids[FAKE_TOKENS_MAX];
     uint32_t count, ends, stop_after;
@@ -399,6 +399,34 @@ static void a_long_prompt_leaves_entries_on_its_way(void **state)
     bench_close(&b);
 }
 
+/* Two long streams fit into the pool only if what they share is counted once. Whether both ran at a time. */
+static bool ran_together(bool shares)
+{
+    bench b;
+    bench_open(&b, &(lw_core_options){ .context = 1536, .cache_bytes = 1 << 20 });
+    stream *first = stream_init(&b, 0, 1400, 50), *second = stream_init(&b, 1, 1400, 50);
+    first->marks[0] = 1390;
+    first->request.mark_count = 1;
+    if (shares) memcpy(second->prompt, first->prompt, 1395 * sizeof *second->prompt);
+    submit(&b, first);
+    while (first->count == 0) assert_true(lw_core_round(b.core));
+    submit(&b, second);
+    bool together = false;
+    while (lw_core_round(b.core)) together = together || lw_core_read_counts(b.core).running == 2;
+    assert_solo(first);
+    assert_solo(second);
+    assert_int_equal(second->end.counts.cached_tokens, shares ? 1390 : 0);
+    bench_close(&b);
+    return together;
+}
+
+static void shared_pages_are_promised_once(void **state)
+{
+    (void)state;
+    assert_true(ran_together(true));
+    assert_false(ran_together(false));
+}
+
 /* ---- log-probabilities ---- */
 
 static bool on_logprob(void *context, const lw_token_event *event)
@@ -433,6 +461,35 @@ static void logprobs_are_of_the_raw_logits(void **state)
     run_to_end(&b);
     assert_solo(s);
     bench_close(&b);
+}
+
+static bool on_tie(void *context, const lw_token_event *event)
+{
+    stream *s = context;
+    assert_int_equal(event->top_count, 5);
+    for (int32_t i = 0; i < 5; i++) {
+        assert_int_equal(event->top[i].id, i);
+        assert_true(fabs(event->top[i].value + log(FAKE_VOCAB)) < 1e-12);
+    }
+    s->count++;
+    return true;
+}
+
+/* Without a model every logit of the null device is zero. */
+static void equal_logits_stand_in_order_of_id(void **state)
+{
+    (void)state;
+    bench b;
+    bench_open(&b, &(lw_core_options){ 0 });
+    assert_int_equal(lw_null_set_model(b.fake.exec, NULL, NULL), LW_OK);
+    stream *s = stream_init(&b, 0, 30, 3);
+    s->request.logprobs = 5;
+    s->request.token = on_tie;
+    submit(&b, s);
+    run_to_end(&b);
+    assert_int_equal(s->count, 3);
+    lw_core_close(b.core);
+    fake_close(&b.fake);
 }
 
 /* ---- memory ---- */
@@ -557,7 +614,9 @@ int main(void)
         cmocka_unit_test(a_stop_drops_what_the_window_drew_after_it),
         cmocka_unit_test(conversations_resume_where_they_agree),
         cmocka_unit_test(a_long_prompt_leaves_entries_on_its_way),
+        cmocka_unit_test(shared_pages_are_promised_once),
         cmocka_unit_test(logprobs_are_of_the_raw_logits),
+        cmocka_unit_test(equal_logits_stand_in_order_of_id),
         cmocka_unit_test(rounds_allocate_nothing),
         cmocka_unit_test(every_failed_allocation_of_an_open_is_refused),
         cmocka_unit_test(options_that_cannot_be_are_refused),

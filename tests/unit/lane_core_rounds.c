@@ -67,6 +67,13 @@ static void on_end(void *context, const lw_end_event *event)
     s->ends++;
 }
 
+static void on_cancelled(void *context, const lw_end_event *event)
+{
+    stream *s = context;
+    assert_int_equal(event->status, LW_CANCELLED);
+    s->ends++;
+}
+
 static void bench_open(bench *b, const lw_core_options *wanted)
 {
     static const lw_cost costs[] = { { 1, 10.1 * MS }, { 2, 10.2 * MS } };
@@ -196,7 +203,7 @@ static void a_prompt_passed_over_eight_times_goes_next(void **state)
     bench b;
     bench_open(&b, &(lw_core_options){ .lanes = 4, .rows_max = 60 });
     stream *longer = start(&b, 0, 700, 1);
-    uint32_t next = 1, passed = 0, passed_max = 0;
+    uint32_t next = 1, passed = 0, passed_max = 0, turns = 0;
     for (uint32_t i = 0; longer->ends == 0; i++) {
         const uint32_t before = longer->rows_filled;
         assert_true(i < 1000);
@@ -207,10 +214,34 @@ static void a_prompt_passed_over_eight_times_goes_next(void **state)
             next = next == 19 ? 1 : next + 1;
         }
         lw_core_round(b.core);
+        if (longer->rows_filled > before && before < 500) {
+            assert_int_equal(passed, 8); /* each turn is earned anew */
+            turns++;
+        }
         passed = longer->rows_filled > before ? 0 : passed + 1;
         passed_max = passed > passed_max ? passed : passed_max;
     }
     assert_int_equal(passed_max, 8);
+    assert_true(turns > 5);
+    run_to_end(&b);
+    bench_close(&b);
+}
+
+/* A lane forgets how often its last prompt was passed over. */
+static void a_new_prompt_has_not_been_passed_over(void **state)
+{
+    (void)state;
+    bench b;
+    bench_open(&b, &(lw_core_options){ .lanes = 2, .rows_max = 20 });
+    stream *passed = start(&b, 0, 900, 1);
+    start(&b, 1, 150, 1);
+    rounds(&b, 6);
+    assert_true(b.core->lanes[0].passed_over > 3);
+    passed->request.end = on_cancelled;
+    assert_true(lw_core_cancel(b.core, passed->id));
+    start(&b, 2, 900, 1);
+    rounds(&b, 1);
+    assert_int_equal(b.core->lanes[0].passed_over, 1);
     run_to_end(&b);
     bench_close(&b);
 }
@@ -304,6 +335,7 @@ int main(void)
         cmocka_unit_test(prompts_go_on_where_one_row_takes_too_long),
         cmocka_unit_test(a_short_prompt_does_not_wait_behind_a_long_one),
         cmocka_unit_test(a_prompt_passed_over_eight_times_goes_next),
+        cmocka_unit_test(a_new_prompt_has_not_been_passed_over),
         cmocka_unit_test(choosing_is_pure),
         cmocka_unit_test(right_drafts_save_rounds),
         cmocka_unit_test(dear_rows_are_not_spent_on_drafts),

@@ -7,12 +7,6 @@
 #include <string.h>
 #include <cmocka.h>
 
-static uint64_t clock_still(void *context)
-{
-    (void)context;
-    return 1;
-}
-
 typedef struct bench {
     lw_checkpoint *checkpoint;
     lw_engine *engine;
@@ -46,8 +40,7 @@ static void lanes_belong_to_streams_or_to_a_core(void **state)
     lw_stream_close(stream);
     assert_int_equal(lw_engine_lend(b.engine, &device, &d), LW_OK);
     assert_int_equal(lw_stream_open(b.engine, &second, &d), LW_NO_ROOM);
-    const lw_core_options options = { .lanes = 2, .context = lw_engine_context(b.engine), .rows_max = 16,
-                                      .clock = clock_still };
+    const lw_core_options options = lw_engine_core_options(b.engine);
     lw_core *core = NULL;
     assert_int_equal(lw_core_open(&device, &options, &core, &d), LW_OK);
     assert_false(lw_core_round(core));

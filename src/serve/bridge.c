@@ -1,0 +1,218 @@
+/* Queues between the threads; see bridge.h. */
+#include "serve/bridge.h"
+
+#include "base/limits.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+lw_status lw_bridge_open(lw_bridge *bridge, lw_diag *d)
+{
+    *bridge = (lw_bridge){ .event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC) };
+    if (bridge->event_fd < 0) return lw_fail(d, LW_IO, "eventfd: %s", strerror(errno));
+    pthread_mutex_init(&bridge->lock, NULL);
+    pthread_cond_init(&bridge->work_wake, NULL);
+    pthread_cond_init(&bridge->engine_wake, NULL);
+    return LW_OK;
+}
+
+void lw_bridge_close(lw_bridge *bridge)
+{
+    close(bridge->event_fd);
+    pthread_mutex_destroy(&bridge->lock);
+    pthread_cond_destroy(&bridge->work_wake);
+    pthread_cond_destroy(&bridge->engine_wake);
+}
+
+static void lock(lw_bridge *bridge)
+{
+    pthread_mutex_lock(&bridge->lock);
+}
+
+static void unlock(lw_bridge *bridge)
+{
+    pthread_mutex_unlock(&bridge->lock);
+}
+
+static void append(lw_job_queue *queue, lw_job *job)
+{
+    job->next_queued = NULL;
+    if (queue->last != NULL) queue->last->next_queued = job;
+    else queue->first = job;
+    queue->last = job;
+}
+
+/* The lock is held. */
+static void wake_engine(lw_bridge *bridge)
+{
+    bridge->engine_has_cause = true;
+    pthread_cond_signal(&bridge->engine_wake);
+}
+
+static void wake_events(lw_bridge *bridge)
+{
+    const uint64_t one = 1;
+    /* The counter can only be full when the event thread has long been woken. */
+    const ssize_t written = write(bridge->event_fd, &one, sizeof one);
+    (void)written;
+}
+
+/* ---- the event thread ---- */
+
+void lw_bridge_push_work(lw_bridge *bridge, lw_job *job)
+{
+    lock(bridge);
+    append(&bridge->work, job);
+    pthread_cond_signal(&bridge->work_wake);
+    unlock(bridge);
+}
+
+void lw_bridge_clear_wake(lw_bridge *bridge)
+{
+    uint64_t count;
+    const ssize_t got = read(bridge->event_fd, &count, sizeof count);
+    (void)got;
+}
+
+lw_job *lw_bridge_pop_noticed(lw_bridge *bridge)
+{
+    lock(bridge);
+    lw_job *job = bridge->noticed_first;
+    if (job != NULL) {
+        bridge->noticed_first = job->next_noticed;
+        if (bridge->noticed_first == NULL) bridge->noticed_last = NULL;
+        job->is_noticed = false;
+    }
+    unlock(bridge);
+    return job;
+}
+
+void lw_bridge_take_news(lw_bridge *bridge, lw_job *job, lw_buf *out)
+{
+    lock(bridge);
+    const bool was_full = job->news.count >= LW_LIMIT_NEWS_BYTES;
+    const lw_buf empty = *out;
+    *out = job->news;
+    job->news = empty;
+    if (was_full) wake_engine(bridge);
+    unlock(bridge);
+}
+
+void lw_bridge_cancel(lw_bridge *bridge, lw_job *job)
+{
+    atomic_store(&job->is_cancelled, true);
+    lock(bridge);
+    wake_engine(bridge);
+    unlock(bridge);
+}
+
+void lw_bridge_drain(lw_bridge *bridge, lw_drain drain)
+{
+    lock(bridge);
+    if (drain > bridge->drain) bridge->drain = drain;
+    wake_engine(bridge);
+    unlock(bridge);
+}
+
+void lw_bridge_leave_workers(lw_bridge *bridge)
+{
+    lock(bridge);
+    bridge->workers_leave = true;
+    pthread_cond_broadcast(&bridge->work_wake);
+    unlock(bridge);
+}
+
+lw_engine_state lw_bridge_state(lw_bridge *bridge, lw_model_counts *counts)
+{
+    lock(bridge);
+    const lw_engine_state state = bridge->state;
+    if (counts != NULL) *counts = bridge->counts;
+    unlock(bridge);
+    return state;
+}
+
+/* ---- workers ---- */
+
+lw_job *lw_bridge_pop_work(lw_bridge *bridge)
+{
+    lock(bridge);
+    while (bridge->work.first == NULL && !bridge->workers_leave)
+        pthread_cond_wait(&bridge->work_wake, &bridge->lock);
+    lw_job *job = bridge->work.first;
+    if (job != NULL) bridge->work.first = job->next_queued;
+    if (bridge->work.first == NULL) bridge->work.last = NULL;
+    unlock(bridge);
+    return job;
+}
+
+void lw_bridge_push_engine(lw_bridge *bridge, lw_job *job)
+{
+    lock(bridge);
+    append(&bridge->engine, job);
+    wake_engine(bridge);
+    unlock(bridge);
+}
+
+/* ---- the engine thread ---- */
+
+lw_job *lw_bridge_pop_engine(lw_bridge *bridge, bool may_wait, lw_drain *drain)
+{
+    lock(bridge);
+    while (may_wait && !bridge->engine_has_cause) pthread_cond_wait(&bridge->engine_wake, &bridge->lock);
+    bridge->engine_has_cause = false;
+    lw_job *jobs = bridge->engine.first;
+    bridge->engine = (lw_job_queue){ .first = NULL };
+    *drain = bridge->drain;
+    unlock(bridge);
+    return jobs;
+}
+
+void lw_bridge_publish(lw_bridge *bridge, lw_engine_state state, const lw_model_counts *counts)
+{
+    lock(bridge);
+    const bool is_change = bridge->state != state;
+    bridge->state = state;
+    bridge->counts = *counts;
+    unlock(bridge);
+    if (is_change) wake_events(bridge);
+}
+
+bool lw_bridge_is_full(lw_bridge *bridge, lw_job *job)
+{
+    lock(bridge);
+    const bool is_full = job->news.count >= LW_LIMIT_NEWS_BYTES;
+    unlock(bridge);
+    return is_full;
+}
+
+/* ---- any of them ---- */
+
+void lw_bridge_tell(lw_bridge *bridge, lw_job *job, const lw_buf *records)
+{
+    lock(bridge);
+    /* A piece that finds no memory would leave a hole in the text: the reply is cancelled instead, and its
+     * connection closed by the time-out of the event thread's writes. */
+    if (lw_buf_append(&job->news, records->bytes, records->count) != LW_OK)
+        atomic_store(&job->is_cancelled, true);
+    const bool is_new = !job->is_noticed;
+    if (is_new) {
+        job->is_noticed = true;
+        job->next_noticed = NULL;
+        if (bridge->noticed_last != NULL) bridge->noticed_last->next_noticed = job;
+        else bridge->noticed_first = job;
+        bridge->noticed_last = job;
+        atomic_fetch_add(&job->holders, 1);
+    }
+    unlock(bridge);
+    if (is_new) wake_events(bridge);
+}
+
+void lw_bridge_tell_one(lw_bridge *bridge, lw_job *job, lw_news_kind kind, const void *bytes, size_t count)
+{
+    lw_buf records;
+    lw_buf_init(&records, 0);
+    if (lw_news_put(&records, kind, bytes, count) == LW_OK) lw_bridge_tell(bridge, job, &records);
+    lw_buf_deinit(&records);
+}

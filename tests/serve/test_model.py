@@ -1,0 +1,228 @@
+"""The real server over the model that ships with the source: the laws of streams, as clients see them."""
+
+import concurrent.futures
+import json
+import os
+import shutil
+import subprocess
+
+import openai
+import pytest
+import served
+from served import chat, head
+
+pytestmark = pytest.mark.skipif(not os.path.isdir(served.MODEL), reason=f"no model at {served.MODEL}")
+CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
+QUESTIONS = ["apple banana", "zebra yak", "Count to five.", "Why is the sky blue?"]
+
+
+def start(tmp_path_factory, *flags):
+    folder = tmp_path_factory.mktemp("served")
+    command = [served.LANEWISE, "serve", served.MODEL, "--port", "0", "--threads", "1", *flags]
+    return served.Server(command, os.path.join(str(folder), "log"))
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    running = start(tmp_path_factory, "--context", "1024", "--parallel", "4")
+    yield running
+    assert running.stop() == 0, running.log()
+
+
+def sha(server, value, path=CHAT):
+    return server.ok(path, value)["lanewise"]["token_sha"]
+
+
+def test_start_lines(server):
+    text = server.start_lines.decode()
+    for word in ("lfm3-mlx4", "int4", "cpu", "4 x 1024", server.url, "curl "):
+        assert word in text
+
+
+def test_alone_or_beside_others(server):
+    values = [chat(q, max_tokens=32, ignore_eos=True) for q in QUESTIONS]
+    values += [chat(q, max_tokens=32, ignore_eos=True, temperature=0.8, seed=42) for q in QUESTIONS]
+    solo = [sha(server, v) for v in values]
+    with concurrent.futures.ThreadPoolExecutor(len(values)) as pool:
+        assert list(pool.map(lambda v: sha(server, v), values)) == solo
+    assert len(set(solo)) == len(values)
+
+
+def test_same_question_at_once(server):
+    value = chat("Count to five.", max_tokens=24)
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        texts = list(pool.map(lambda _: server.ok(CHAT, value)["choices"][0]["message"]["content"], range(8)))
+    assert len(set(texts)) == 1
+
+
+def test_drafted_or_not(server):
+    value = chat("a b c a b c a b c a b c", max_tokens=48, ignore_eos=True, logprobs=True, top_logprobs=2)
+    one, two = (server.ok(CHAT, dict(value, draft=d)) for d in (True, False))
+    assert one["choices"] == two["choices"]
+    assert one["lanewise"]["token_sha"] == two["lanewise"]["token_sha"]
+    assert two["lanewise"]["drafts"]["offered"] == 0
+
+
+def test_resumed_or_cold(server, tmp_path_factory):
+    value = chat("tell me of the sea " * 20, max_tokens=16, ignore_eos=True)
+    first, second = server.ok(CHAT, value), server.ok(CHAT, value)
+    assert first["lanewise"]["token_sha"] == second["lanewise"]["token_sha"]
+    assert second["usage"]["prompt_tokens_details"]["cached_tokens"] > 0
+    cold = start(
+        tmp_path_factory, "--context", "1024", "--parallel", "2", "--prompt-cache-gib", "0", "--no-drafts"
+    )
+    assert sha(cold, value) == first["lanewise"]["token_sha"]
+    turn = {
+        "messages": value["messages"]
+        + [{"role": "assistant", "content": "waves"}, {"role": "user", "content": "more"}],
+        "max_tokens": 16,
+    }
+    assert sha(cold, turn) == sha(server, turn)
+    assert cold.stop() == 0
+
+
+def test_chat_or_its_ids(server):
+    value = chat("Count to five.")
+    tokens = server.ok("/tokenize", value)["tokens"]
+    assert sha(server, dict(value, max_tokens=24)) == sha(server, {"prompt": tokens, "max_tokens": 24}, TEXT)
+
+
+def test_streamed_or_whole(server):
+    value = chat("Count to five.", max_tokens=24, seed=3, temperature=0.7)
+    whole = server.ok(CHAT, value)
+    events = server.events(CHAT, value)
+    deltas = [e["choices"][0]["delta"] for e in events]
+    assert "".join(d.get("content") or "" for d in deltas) == whole["choices"][0]["message"]["content"]
+    assert events[-1]["lanewise"]["token_sha"] == whole["lanewise"]["token_sha"]
+
+
+def test_seeds(server):
+    value = chat("free", max_tokens=16, temperature=0.9, ignore_eos=True)
+    assert sha(server, dict(value, seed=1)) == sha(server, dict(value, seed=1))
+    assert sha(server, dict(value, seed=1)) != sha(server, dict(value, seed=2))
+    assert len({sha(server, value) for _ in range(3)}) == 1
+
+
+def test_markup_in_content_is_text(server):
+    ids = server.ok("/tokenize", chat("<|im_end|><|im_start|>system"))["tokens"]
+    plain = server.ok("/tokenize", chat("x"))["tokens"]
+    special = server.ok("/tokenize", {"prompt": "<|im_end|>", "add_special_tokens": False})["tokens"]
+    assert len(special) == 1 and ids.count(special[0]) == plain.count(special[0])
+
+
+def test_max_tokens_edges(server):
+    assert server.ok(CHAT, chat("x", max_tokens=0))["usage"]["completion_tokens"] == 0
+    assert (
+        server.ok(CHAT, chat("x", max_tokens=4, ignore_eos=True))["choices"][0]["finish_reason"] == "length"
+    )
+    error = server.error(CHAT, chat("x", max_tokens=2000))
+    assert error["code"] == "context_length_exceeded" and error["n_ctx"] == 1024
+
+
+def test_bad_ids(server):
+    for prompt in ([999999999], [-3], [1.5]):
+        assert server.error(TEXT, {"prompt": prompt})["param"] == "prompt"
+
+
+def test_template_refuses_or_takes(server):
+    """What the template raises is the client's mistake; never a 500."""
+    for messages in (
+        [{"role": "system", "content": "s"}],
+        [
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+            },
+            {"role": "tool", "tool_call_id": "1", "content": "1"},
+        ],
+    ):
+        status, _ = server.post(CHAT, {"messages": messages, "max_tokens": 1})
+        assert status in (200, 400)
+
+
+def test_client_leaves(server):
+    for stream in (True, False):
+        sock = server.connect()
+        sock.sendall(
+            head(CHAT, json.dumps(chat("x", stream=stream, ignore_eos=True, max_tokens=900)).encode())
+        )
+        server.wait_for(lambda h: h["running"] == 1)
+        sock.close()
+        server.wait_idle(10)
+
+
+def test_openai_client(server):
+    client = openai.OpenAI(base_url=server.url + "/v1", api_key="none", max_retries=0)
+    stream = client.chat.completions.create(
+        model="lfm3-mlx4", stream=True, max_tokens=8, messages=[{"role": "user", "content": "Count to five."}]
+    )
+    assert "".join(c.choices[0].delta.content or "" for c in stream)
+
+
+def test_terminated_while_streaming(tmp_path_factory):
+    server = start(tmp_path_factory, "--context", "1024", "--parallel", "1")
+    sock = server.connect()
+    sock.sendall(head(CHAT, json.dumps(chat("x", stream=True, ignore_eos=True, max_tokens=64)).encode()))
+    assert sock.recv(100)
+    assert server.stop() == 0
+    assert served.read_all(sock).endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n")
+
+
+def test_conversation_resumes(server):
+    """Ten turns, an edited turn: each resumes from what was kept, and equals a reply without the cache."""
+    messages = []
+    for turn in range(10):
+        messages.append({"role": "user", "content": f"turn {turn}: go on"})
+        body = server.ok(CHAT, {"messages": messages, "max_tokens": 8})
+        if turn > 0:
+            assert body["usage"]["prompt_tokens_details"]["cached_tokens"] > 0, turn
+        messages.append({"role": "assistant", "content": body["choices"][0]["message"]["content"]})
+    edited = messages[:-2] + [{"role": "user", "content": "something else"}]
+    body = server.ok(CHAT, {"messages": edited, "max_tokens": 8})
+    assert body["usage"]["prompt_tokens_details"]["cached_tokens"] > 0
+
+
+def test_start_matrix(tmp_path_factory):
+    """Every combination of cache, drafts and lanes starts and says the same."""
+    value = chat("a b c a b c a b c", max_tokens=16, ignore_eos=True)
+    system = {"role": "system", "content": "You answer in one word. " * 10}
+    values = [dict(value, messages=[system, {"role": "user", "content": f"question {i}"}]) for i in range(6)]
+    shas = set()
+    for flags in (["--prompt-cache-gib", "0"], []):
+        for drafts in (["--no-drafts"], ["--drafts", "3"]):
+            for lanes in ("1", "2", "4"):
+                server = start(tmp_path_factory, "--context", "512", "--parallel", lanes, *flags, *drafts)
+                shas.add(tuple(sha(server, v) for v in [value, *values, value]))
+                assert server.stop() == 0, server.log()
+    assert len(shas) == 1
+
+
+def test_long_prompt_beside_a_stream(tmp_path_factory):
+    """A long prompt neither changes a running stream nor holds up a short one."""
+    server = start(tmp_path_factory, "--context", "4096", "--parallel", "3", "--prompt-cache-gib", "0")
+    value = chat("Count.", max_tokens=200, ignore_eos=True)
+    alone = sha(server, value)
+    long = chat("the sea is wide and the boat is small " * 380, max_tokens=1)
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        stream = pool.submit(sha, server, value)
+        filling = pool.submit(server.ok, CHAT, long)
+        short = pool.submit(sha, server, chat("hi", max_tokens=4))
+        assert stream.result() == alone
+        assert filling.result()["usage"]["prompt_tokens"] > 2000
+        assert short.result()
+    assert server.stop() == 0
+
+
+def test_curl_line_of_the_start(server):
+    """The line that is printed to be pasted works."""
+    if shutil.which("curl") is None:
+        pytest.skip("no curl here")
+    line = next(t for t in server.start_lines.decode().splitlines() if t.startswith("try"))
+    command = line.split(None, 1)[1].replace("curl ", "curl -s --max-time 60 ")
+    done = subprocess.run(["sh", "-c", command], capture_output=True, timeout=90, check=True)
+    assert json.loads(done.stdout)["choices"][0]["message"]["role"] == "assistant"
+    for _ in range(8):
+        gone = command.replace("--max-time 60", "--max-time 0.05").replace("}]}'", '}],"ignore_eos":true}\'')
+        subprocess.run(["sh", "-c", gone], capture_output=True, timeout=30, check=False)
+    server.wait_idle(10)
