@@ -1,0 +1,93 @@
+"""`lanewise receipts` and `lanewise bench --url` as users run them: over the shipped model, and over a server."""
+
+import json
+import os
+import re
+import subprocess
+
+import pytest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+OUT = os.environ.get("LW_TEST_OUT", "")
+BINARY = os.path.join(ROOT, OUT, "lanewise") if OUT else os.path.join(ROOT, "build", "lanewise")
+MODEL = os.path.join(ROOT, "models", "lfm3-mlx4")
+SECONDS = 300
+
+pytestmark = pytest.mark.skipif(not os.path.isdir(MODEL), reason=f"no model at {MODEL}")
+
+
+def lanewise(*args):
+    return subprocess.run([BINARY, *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          timeout=SECONDS, check=False, text=True)
+
+
+@pytest.fixture(scope="module")
+def url():
+    """A server on a port of its own choice."""
+    if " serve " not in lanewise("--help").stdout:
+        pytest.skip("this build has no server")
+    server = subprocess.Popen([BINARY, "serve", MODEL, "--port", "0", "--threads", "1"], stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    found = None
+    for line in server.stdout:
+        found = re.search(r"http://127\.0\.0\.1:\d+", line)
+        if found:
+            break
+    assert found, "the server said no address"
+    yield found.group(0)
+    server.terminate()
+    server.stdout.close()
+    assert server.wait(timeout=SECONDS) == 0
+
+
+def check_receipts(report, laws):
+    assert report["holds"] is True
+    assert len(report["receipts"]) == laws
+    for receipt in report["receipts"]:
+        assert receipt["holds"] and receipt["control_caught"], receipt
+        for kind in ["greedy", "sampled"]:
+            equal, asked = receipt[kind]
+            assert equal == asked >= 4, receipt
+
+
+def test_the_shipped_model_keeps_every_law():
+    done = lanewise("receipts", MODEL, "--quick", "--json", "--threads", "1")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    check_receipts(report, 7)
+    assert all(receipt["shown"] for receipt in report["receipts"]), report
+
+
+def test_a_server_keeps_every_law_that_can_be_asked_of_it(url):
+    done = lanewise("receipts", "--url", url, "--quick", "--json")
+    assert done.returncode == 0, done.stderr
+    check_receipts(json.loads(done.stdout), 6)
+
+
+def test_the_speed_of_a_server_is_set_against_the_bare_engine(url):
+    done = lanewise("bench", MODEL, "--url", url + "/v1", "--prompt", "32", "--decode", "8", "--threads", "1", "--json")
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)["server"]
+    assert [(row["streams"], row["resumed"]) for row in rows] == [(n, r) for n in (1, 2, 4, 8) for r in (False, True)]
+    for row in rows:
+        assert row["tokens"] == 8 * row["streams"] and row["tok_s"] > 0 and row["first_ms"] > 0, row
+        assert (row["cached_tokens"] > 0) == row["resumed"], row
+
+
+@pytest.mark.parametrize("args, words", [
+    (["receipts"], "give a MODEL folder, or --url"),
+    (["receipts", MODEL, "--url", "http://127.0.0.1:1"], "give a MODEL folder, or --url"),
+])
+def test_wrong_usage_is_named(args, words):
+    done = lanewise(*args)
+    assert done.returncode == 2 and words in done.stderr
+
+
+@pytest.mark.parametrize("args, words", [
+    (["receipts", "--url", "http://127.0.0.1:1"], "is the server running?"),
+    (["receipts", "--url", "https://127.0.0.1"], "https is not spoken here"),
+    (["receipts", "models/absent"], "models/absent"),
+])
+def test_what_cannot_be_asked_is_named(args, words):
+    done = lanewise(*args)
+    assert done.returncode == 1 and words in done.stderr
