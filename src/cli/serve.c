@@ -15,7 +15,7 @@ static const char serve_summary[] =
 
 static const char serve_examples[] =
     "  lanewise serve models/lfm3-mlx4\n"
-    "  lanewise serve ~/models/LFM3-8B --host 0.0.0.0 --api-key-file keys.txt --parallel 4\n"
+    "  lanewise serve ~/models/LFM3-1.7B --host 0.0.0.0 --api-key-file keys.txt --parallel 4\n"
     "  lanewise serve models/lfm3-mlx4 --port 0 --served-name tiny --cors https://chat.example\n";
 
 typedef struct serve_arguments {

@@ -108,6 +108,26 @@ static const json_t *template_of(const json_t *config)
     return NULL;
 }
 
+/* What rendering reads of tokenizer_config.json has the types that exporters write; config may be NULL. */
+static lw_status config_check(const json_t *config, const char *model_dir, lw_diag *d)
+{
+    static const char *const tokens[] = { "bos_token", "eos_token" };
+    if (config == NULL) return LW_OK;
+    if (!json_is_object(config))
+        return lw_fail(d, LW_BAD_MODEL, "%s/tokenizer_config.json: not an object", model_dir);
+    for (size_t i = 0; i < sizeof tokens / sizeof tokens[0]; i++) {
+        const json_t *token = json_object_get(config, tokens[i]);
+        if (token == NULL || json_is_null(token) || special_token(config, tokens[i]) != NULL) continue;
+        return lw_fail(d, LW_BAD_MODEL,
+                       "%s/tokenizer_config.json: %s is neither a string nor an object with a \"content\"",
+                       model_dir, tokens[i]);
+    }
+    const json_t *entry = json_object_get(config, "chat_template");
+    if (entry == NULL || json_is_null(entry) || json_is_string(entry) || json_is_array(entry)) return LW_OK;
+    return lw_fail(d, LW_BAD_MODEL, "%s/tokenizer_config.json: chat_template is neither a string nor a list",
+                   model_dir);
+}
+
 /* The template's text from the first place that has one; name becomes the file it came from. */
 static lw_status find_source(const char *model_dir, const json_t *config, lw_buf *source,
                              char name[static PATH_BYTES_MAX], lw_diag *d)
@@ -138,11 +158,12 @@ lw_status lw_chat_template_open(const char *model_dir, lw_chat_template **out, l
     *out = NULL;
     lw_buf_init(&source, LW_LIMIT_TEMPLATE_BYTES);
     lw_status status = read_json(model_dir, "tokenizer_config.json", &config, d);
+    if (status == LW_OK) status = config_check(config, model_dir, d);
     if (status == LW_OK || status == LW_NOT_FOUND) status = find_source(model_dir, config, &source, name, d);
     if (status == LW_OK)
         status = lw_chat_template_parse(source.bytes == NULL ? "" : source.bytes, source.count, name,
                                         special_token(config, "bos_token"),
-                                            special_token(config, "eos_token"), out, d);
+                                        special_token(config, "eos_token"), out, d);
     lw_buf_deinit(&source);
     json_decref(config);
     return status;

@@ -5,6 +5,7 @@
 #include "text/tokenizer_internal.h"
 
 #include "base/size.h"
+#include "model/file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -384,6 +385,8 @@ lw_status lw_tokenizer_parse(const char *json, size_t count, const char *name, l
         return lw_fail(d, LW_NO_ROOM, "%s: %zu bytes; at most %d are read", name, count,
                        LW_LIMIT_TOKENIZER_BYTES);
     }
+    const lw_status pointer = lw__lfs_check(name, json, count, d);
+    if (pointer != LW_OK) return pointer;
     json_error_t error;
     json_t *root = json_loadb(json, count, JSON_REJECT_DUPLICATES, &error);
     if (root == NULL) {

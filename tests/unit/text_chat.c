@@ -133,6 +133,28 @@ static lw_chat_template *parse_template(const char *source)
     return chat;
 }
 
+static void settings_of_another_type_are_named(void **state)
+{
+    static const struct { const char *file, *named; } bad[] = {
+        { "[]", "not an object" },
+        { "{\"bos_token\": 5}", "bos_token" },
+        { "{\"eos_token\": {\"content\": 7}}", "eos_token" },
+        { "{\"chat_template\": 5}", "chat_template" },
+    };
+    const char *dir = *state;
+    lw_chat_template *chat = NULL;
+    lw_diag d;
+    write_file(dir, "chat_template.jinja", "x");
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        write_file(dir, "tokenizer_config.json", bad[i].file);
+        assert_int_equal(lw_chat_template_open(dir, &chat, &d), LW_BAD_MODEL);
+        assert_non_null(strstr(d.text, bad[i].named));
+    }
+    write_file(dir, "tokenizer_config.json", "{\"bos_token\": null, \"eos_token\": {\"content\": \"e\"}}");
+    assert_int_equal(lw_chat_template_open(dir, &chat, &d), LW_OK);
+    lw_chat_template_close(chat);
+}
+
 static void templates_see_their_variables(void **state)
 {
     (void)state;
@@ -203,6 +225,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(folders_are_searched_in_order, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(broken_files_are_named, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(settings_of_another_type_are_named, make_folder, remove_folder),
         cmocka_unit_test(templates_see_their_variables),
         cmocka_unit_test(outside_values_are_marked),
         cmocka_unit_test(bad_requests_are_refused),

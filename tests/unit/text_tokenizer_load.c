@@ -191,6 +191,17 @@ static void limits_are_met_exactly(void **state)
     assert_int_equal(open_repeated(split, "a", LW_LIMIT_PATTERN_BYTES + 1, split_end, set_steps), LW_NO_ROOM);
 }
 
+static void a_git_lfs_pointer_is_named(void **state)
+{
+    (void)state;
+    static const char pointer[] = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n";
+    lw_tokenizer *tokenizer;
+    lw_diag d;
+    assert_int_not_equal(lw_tokenizer_parse(pointer, strlen(pointer), "t.json", &tokenizer, &d), LW_OK);
+    assert_non_null(strstr(d.text, "t.json"));
+    assert_non_null(strstr(d.text, "lfs"));
+}
+
 static void a_file_is_opened_by_its_path(void **state)
 {
     (void)state;
@@ -221,6 +232,7 @@ int main(void)
         cmocka_unit_test(plain_forms_are_taken),
         cmocka_unit_test(a_file_that_is_no_object_is_bad),
         cmocka_unit_test(limits_are_met_exactly),
+        cmocka_unit_test(a_git_lfs_pointer_is_named),
         cmocka_unit_test(a_file_is_opened_by_its_path),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
