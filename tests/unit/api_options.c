@@ -2,7 +2,9 @@
  */
 #include "api_open.h"
 
+#include <dirent.h>
 #include <math.h>
+#include <stdlib.h>
 
 static void model_options_are_refused_by_name(void **state)
 {
@@ -206,6 +208,38 @@ static void the_queue_has_an_end(void **state)
     lw_model_close(model);
 }
 
+static size_t files_in(const char *dir)
+{
+    size_t count = 0;
+    DIR *open = opendir(dir);
+    for (const struct dirent *at = open != NULL ? readdir(open) : NULL; at != NULL; at = readdir(open))
+        count += at->d_name[0] != '.';
+    if (open != NULL) closedir(open);
+    return count;
+}
+
+/* Timed once and kept; where nothing can be kept the model opens all the same. */
+static void round_costs_are_kept_where_they_can_be(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/lanewise-open-XXXXXX", dir[64];
+    assert_non_null(mkdtemp(folder));
+    snprintf(dir, sizeof dir, "%s/costs", folder);
+    const char *const dirs[] = { dir, dir, "/proc/no/such/place" };
+    for (size_t i = 0; i < 3; i++) {
+        lw_model_options options;
+        lw_error error;
+        lw_model *model;
+        lw_model_options_init(&options);
+        options.context = 64;
+        options.threads = 1;
+        options.costs_dir = dirs[i];
+        if (lw_model_open(API_MODEL, &options, &model, &error) != LW_RESULT_OK) fail_msg("%s", error.text);
+        lw_model_close(model);
+        assert_int_equal(files_in(dir), 1);
+    }
+}
+
 static void facts_are_the_models(void **state)
 {
     lw_model_facts facts;
@@ -238,6 +272,7 @@ int main(void)
         cmocka_unit_test(room_is_counted),
         cmocka_unit_test(structs_of_other_versions),
         cmocka_unit_test(the_queue_has_an_end),
+        cmocka_unit_test(round_costs_are_kept_where_they_can_be),
         cmocka_unit_test(facts_are_the_models),
     };
     return cmocka_run_group_tests(tests, api_setup, api_teardown);
