@@ -35,7 +35,8 @@ static size_t engine_table(serve_arguments *a, lw_option *table)
     const lw_option options[] = {
         { .name = "threads", .value = "N", .u32 = &m->threads, .min = 1, .max = 256,
           .help = "threads of the cpu device; default: one for each CPU" },
-        { .name = "isa", .value = "NAME", .text = &m->isa, .choices = "generic|avx2|avx512|avx512bf16",
+        { .name = "isa", .value = "NAME", .text = &m->isa,
+          .choices = "generic|avx2|avx512|avx512f|avx512bf16",
           .help = "instruction set; default: the best" },
         { .name = "device", .value = "NAME", .text = &m->device, .help = "what computes; default: cpu" },
         { .name = "context", .value = "N", .u32 = &m->context, .min = 1, .max = LW_LIMIT_CONTEXT,

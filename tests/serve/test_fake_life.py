@@ -198,7 +198,7 @@ def test_keep_alive_comments(tmp_path):
     options = "lanes=1,row_us=100000,chunk=10,token_us=1000"
     with served.fake(tmp_path, options, "--keep-alive", "1") as server:
         status, _, body = server.request("POST", CHAT, body=json.dumps(chat("x" * 15, stream=True)))
-        assert status == 200 and body.count(b": keep-alive\n\n") >= 2
+        assert status == 200 and body.count(b": keep-alive\n\n") >= 1
         assert (
             body.index(b'"role":"assistant"')
             < body.index(b": keep-alive")
