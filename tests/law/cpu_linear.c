@@ -6,6 +6,7 @@
 #include "linear_tables.h"
 #include "../ref/ref_linear.h"
 
+#include <fenv.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,7 +14,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-enum { SEED = 20240917, ROWS_ALL = 257, ROWS_CHECKED = 6 };
+enum { SEED = 20240917, ROWS_ALL = 257, ROWS_CHECKED = 6, ROWS_SLICED = 33 };
 
 typedef enum bias_kind { BIAS_STORED, BIAS_PER_SCALE, BIAS_NONE } bias_kind;
 
@@ -168,6 +169,7 @@ static inputs inputs_make(uint32_t rows, uint32_t cols, lw_rng *rng)
 typedef struct call {
     const lw_cpu_kernels *kernels;
     const lw_cpu_weight *weight;
+    uint32_t member;
     const lw_bf16 *x;
     size_t x_stride;
     uint32_t rows;
@@ -177,7 +179,8 @@ typedef struct call {
 
 enum { Y_GAP = 3, Y_GUARD = 0xA5 };
 
-/* y at a stride of weight rows + Y_GAP; what a kernel must not touch keeps its guard bytes. */
+/* y at a stride of weight rows + Y_GAP; what a kernel must not touch keeps its guard bytes. Runs in the
+ * floating-point mode of an engine thread. */
 static uint8_t *run(const call *c)
 {
     const size_t item = c->y_f32 ? 4 : 2, columns = lw_cpu_weight_rows(c->weight), stride = columns + Y_GAP;
@@ -188,12 +191,15 @@ static uint8_t *run(const call *c)
     memset(prepared, 0xFF, bytes);
     memset(y, Y_GUARD, c->rows * stride * item);
     const lw_cpu_linear_args args = {
-        .weight = c->weight, .x = c->x, .x_stride = c->x_stride, .y = y, .y_stride = stride,
-        .y_f32 = c->y_f32,
-        .rows = c->rows, .prepared = prepared,
+        .weight = c->weight, .member = c->member, .x = c->x, .x_stride = c->x_stride,
+        .y = y, .y_stride = stride, .y_f32 = c->y_f32, .rows = c->rows, .prepared = prepared,
     };
+    fenv_t mode;
+    assert_int_equal(fegetenv(&mode), 0);
+    if (c->kernels->thread_setup != NULL) c->kernels->thread_setup();
     for (unsigned part = c->parts; part-- > 0;) c->kernels->linear_prepare(&args, part, c->parts);
     for (unsigned part = c->parts; part-- > 0;) c->kernels->linear_run(&args, part, c->parts);
+    assert_int_equal(fesetenv(&mode), 0);
     free(prepared);
     for (size_t r = 0; r < c->rows; r++)
         for (size_t i = columns * item; i < stride * item; i++)
@@ -203,10 +209,17 @@ static uint8_t *run(const call *c)
 
 static const uint32_t row_counts[] = { 1, 2, 3, 5, 8, 15, 16, 17, 33, 64, ROWS_ALL };
 
-/* A call over `rows` rows drawn from all, in any order, against the same rows one by one. */
-static void check_company(const call *one, const inputs *in, const uint8_t *alone, uint32_t rows, lw_rng *rng)
+static size_t row_bytes_of(const call *c)
 {
-    const size_t item = one->y_f32 ? 4 : 2, row_bytes = (lw_cpu_weight_rows(one->weight) + Y_GAP) * item;
+    return (lw_cpu_weight_rows(c->weight) + Y_GAP) * (c->y_f32 ? 4 : 2);
+}
+
+/* The first of a call's `rows` rows, drawn from all in any order, whose bits are not those in alone; rows if
+ * there is none. */
+static uint32_t first_differing(const call *one, const inputs *in, const uint8_t *alone, uint32_t rows,
+                                lw_rng *rng)
+{
+    const size_t row_bytes = row_bytes_of(one);
     call c = *one;
     c.rows = rows;
     c.parts = 1 + (unsigned)lw_rng_below(rng, 3);
@@ -219,16 +232,21 @@ static void check_company(const call *one, const inputs *in, const uint8_t *alon
     }
     c.x = x;
     uint8_t *const y = run(&c);
-    for (uint32_t r = 0; r < rows; r++)
-        if (memcmp(y + r * row_bytes, alone + drawn[r] * row_bytes, row_bytes) != 0)
-            fail_msg("%s: row %u of %u (%u parts) differs from the row alone", c.kernels->isa, r, rows,
-                     c.parts);
+    uint32_t row = 0;
+    while (row < rows && memcmp(y + row * row_bytes, alone + drawn[row] * row_bytes, row_bytes) == 0) row++;
     free(y); free(x); free(drawn);
+    return row;
+}
+
+static void check_company(const call *one, const inputs *in, const uint8_t *alone, uint32_t rows, lw_rng *rng)
+{
+    const uint32_t row = first_differing(one, in, alone, rows, rng);
+    if (row < rows) fail_msg("%s: row %u of %u differs from the row alone", one->kernels->isa, row, rows);
 }
 
 static uint8_t *run_alone(const call *one, const inputs *in)
 {
-    const size_t item = one->y_f32 ? 4 : 2, row_bytes = (lw_cpu_weight_rows(one->weight) + Y_GAP) * item;
+    const size_t row_bytes = row_bytes_of(one);
     uint8_t *const alone = must(in->rows, row_bytes);
     for (uint32_t r = 0; r < in->rows; r++) {
         call c = *one;
@@ -240,6 +258,40 @@ static uint8_t *run_alone(const call *one, const inputs *in)
         free(y);
     }
     return alone;
+}
+
+/* in with zeros for x in [begin, end): what lies there adds nothing to any sum. */
+static inputs without(const inputs *in, uint32_t begin, uint32_t end)
+{
+    inputs out = *in;
+    out.x = must(in->rows * in->stride, sizeof *out.x);
+    memcpy(out.x, in->x, in->rows * in->stride * sizeof *out.x);
+    for (uint32_t r = 0; r < in->rows; r++)
+        memset(out.x + r * in->stride + begin, 0, (end - begin) * sizeof *out.x);
+    return out;
+}
+
+/* Planted control of the row law: a twin whose chain depends on the row count. Alone it sums K in two slices,
+ * cut inside a group; in company it does not, and the comparison must tell. one stores fp32. */
+static void check_sliced_twin(const call *one, const inputs *all, lw_rng *rng)
+{
+    inputs in = *all;
+    in.rows = ROWS_SLICED;
+    const uint32_t cut = in.cols / 2 + 8;
+    const inputs low = without(&in, cut, in.cols), high = without(&in, 0, cut);
+    uint8_t *const sliced = run_alone(one, &low), *const rest = run_alone(one, &high);
+    const size_t row_bytes = row_bytes_of(one);
+    for (size_t i = 0; i < ROWS_SLICED * row_bytes / sizeof(float); i++) {
+        if (i % (row_bytes / sizeof(float)) >= lw_cpu_weight_rows(one->weight)) continue;
+        float sums[2];
+        memcpy(&sums[0], sliced + i * sizeof(float), sizeof(float));
+        memcpy(&sums[1], rest + i * sizeof(float), sizeof(float));
+        sums[0] += sums[1];
+        memcpy(sliced + i * sizeof(float), &sums[0], sizeof(float));
+    }
+    if (first_differing(one, &in, sliced, ROWS_SLICED, rng) == ROWS_SLICED)
+        fail_msg("%s: rows that sum K in two slices when alone pass as equal", one->kernels->isa);
+    free(sliced); free(rest); free(low.x); free(high.x);
 }
 
 static lw_cpu_weight *repacked(const lw_cpu_kernels *kernels, const lw_weight *weight)
@@ -351,6 +403,7 @@ static void check_kind(const linear_table *table, const kind *k, lw_rng *rng)
             .y_f32 = f32 != 0 };
         uint8_t *const alone = run_alone(&one, &in);
         check_numbers(&m, &in, alone, f32 != 0);
+        if (f32 != 0) check_sliced_twin(&one, &in, rng);
         for (size_t i = 0; i < sizeof row_counts / sizeof row_counts[0]; i++)
             check_company(&one, &in, alone, row_counts[i], rng);
         free(alone);
@@ -415,10 +468,178 @@ static void rows_together_are_rows_alone(void **state)
     }
 }
 
+/* ---- what a row holds stays in it ---- */
+
+static const kind form_kinds[] = {
+    { LW_MAP_INTEGER, 2, 64, LW_DTYPE_F16, BIAS_STORED, 0, 192 },
+    { LW_MAP_INTEGER, 3, 32, LW_DTYPE_BF16, BIAS_NONE, 0, 96 },
+    { LW_MAP_INTEGER, 4, 64, LW_DTYPE_BF16, BIAS_STORED, 0, 192 },
+    { LW_MAP_INTEGER, 5, 96, LW_DTYPE_F32, BIAS_STORED, 0, 288 },
+    { LW_MAP_INTEGER, 6, 256, LW_DTYPE_F16, BIAS_PER_SCALE, 0, 512 },
+    { LW_MAP_INTEGER, 8, 128, LW_DTYPE_F32, BIAS_STORED, 0, 384 },
+    { LW_MAP_BF16, 16, 0, LW_DTYPE_F32, BIAS_NONE, 0, 301 },
+    { LW_MAP_FP16, 16, 0, LW_DTYPE_F32, BIAS_NONE, 0, 128 },
+    { LW_MAP_FP32, 32, 0, LW_DTYPE_F32, BIAS_NONE, 0, 65 },
+};
+enum { FORM_KINDS = sizeof form_kinds / sizeof form_kinds[0] };
+
+enum { ROWS_ODD = 72, BF16_NAN = 0x7FC1, BF16_INFINITY = 0x7F80, BF16_HUGE = 0x7F7F, BF16_MINUS = 0x8000 };
+
+/* What row r gets; rows without an oddity are its neighbours on both sides. */
+typedef enum oddity {
+    ODD_NAN = 1, ODD_INFINITY = 3, ODD_INFINITIES = 5, ODD_SUBNORMAL = 7, ODD_HUGE = 9, ODD_ALL = 11,
+    ODD_PERIOD = 12
+} oddity;
+
+static lw_bf16 odd_value(oddity odd, lw_rng *rng)
+{
+    const lw_bf16 sign = lw_rng_below(rng, 2) == 0 ? 0 : BF16_MINUS;
+    switch (odd) {
+    case ODD_NAN: return BF16_NAN | sign;
+    case ODD_INFINITY: return BF16_INFINITY;
+    case ODD_INFINITIES: return BF16_INFINITY | sign;
+    case ODD_SUBNORMAL: return (lw_bf16)((1 + lw_rng_below(rng, 0x7F)) | sign);
+    case ODD_HUGE: return BF16_HUGE | sign;
+    case ODD_ALL: return (lw_bf16)(lw_rng_next(rng) & 0xFFFFu);
+    case ODD_PERIOD: break;
+    }
+    return 0;
+}
+
+static void make_odd(inputs *in, lw_rng *rng)
+{
+    for (uint32_t r = 1; r < in->rows; r += 2) {
+        const oddity odd = (oddity)(r % ODD_PERIOD);
+        const bool everywhere = odd == ODD_SUBNORMAL || odd == ODD_HUGE || odd == ODD_ALL;
+        const uint32_t count = everywhere ? in->cols : 1 + (odd == ODD_INFINITIES);
+        for (uint32_t i = 0; i < count; i++) {
+            const uint32_t k = everywhere ? i : (uint32_t)lw_rng_below(rng, in->cols);
+            in->x[r * in->stride + k] = odd_value(odd, rng);
+        }
+    }
+}
+
+/* A NaN reaches every column of its row as the one NaN, and none of a row without oddities. */
+static void check_spread(const call *one, const uint8_t *alone)
+{
+    const uint32_t columns = lw_cpu_weight_rows(one->weight);
+    for (size_t i = 0; i < (size_t)ROWS_ODD * columns; i++) {
+        const size_t row = i / columns;
+        const double y = y_at(alone + row * row_bytes_of(one), one->y_f32, i % columns);
+        if (row % ODD_PERIOD == ODD_NAN) assert_true(isnan(y));
+        if (row % 2 == 0) assert_true(isfinite(y));
+    }
+}
+
+static void check_odd_rows(const linear_table *table, const kind *k, lw_rng *rng)
+{
+    static const uint32_t counts[] = { 2, 3, 5, 16, 31, ROWS_ODD };
+    matter m;
+    matter_init(&m, k, rng);
+    inputs in = inputs_make(ROWS_ODD, k->inputs, rng);
+    make_odd(&in, rng);
+    lw_cpu_weight *const weight = repacked(&table->kernels, &m.weight);
+    for (int f32 = 0; f32 < 2; f32++) {
+        const call one = { .kernels = &table->kernels, .weight = weight, .rows = 1, .parts = 1,
+            .y_f32 = f32 != 0 };
+        uint8_t *const alone = run_alone(&one, &in);
+        check_spread(&one, alone);
+        for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
+            check_company(&one, &in, alone, counts[i], rng);
+        free(alone);
+    }
+    lw_cpu_weight_free(weight);
+    free(in.x);
+    matter_deinit(&m);
+}
+
+/* Runs check on one kind of every form, for every table that this CPU can run. */
+static void each_form(void (*check)(const linear_table *table, const kind *k, lw_rng *rng))
+{
+    linear_table tables[LINEAR_TABLES_MAX];
+    const size_t table_count = linear_tables(tables);
+    lw_rng rng = lw_rng_make(SEED);
+    for (size_t t = 0; t < table_count; t++) {
+        if (!tables[t].can_run) {
+            printf("SKIPPED: this CPU has no %s\n", tables[t].kernels.isa);
+            continue;
+        }
+        for (size_t i = 0; i < FORM_KINDS; i++) {
+            kind k = form_kinds[i];
+            k.columns = 2 * tables[t].kernels.block_cols + 1 + (uint32_t)lw_rng_below(&rng, 40);
+            check(&tables[t], &k, &rng);
+        }
+    }
+}
+
+static void odd_values_stay_in_their_row(void **state)
+{
+    (void)state;
+    each_form(check_odd_rows);
+}
+
+/* ---- stacks ---- */
+
+enum { MEMBERS = 3 };
+
+/* Whether member's y has the bits of its columns in the y of all members as one matrix. */
+static bool is_member(const call *one, const uint8_t *y, const uint8_t *whole, uint32_t member, uint32_t rows)
+{
+    const size_t bytes = (size_t)lw_cpu_weight_rows(one->weight) * sizeof(float);
+    const size_t stride = bytes + Y_GAP * sizeof(float), whole_stride = MEMBERS * bytes + Y_GAP * sizeof(float);
+    for (size_t r = 0; r < rows; r++)
+        if (memcmp(y + r * stride, whole + r * whole_stride + member * bytes, bytes) != 0) return false;
+    return true;
+}
+
+/* A stack's members against the same rows of the checkpoint as one matrix: a column's bits do not depend on
+ * where it stands. */
+static void check_stack(const linear_table *table, const kind *k, lw_rng *rng)
+{
+    static const uint32_t counts[] = { 1, 3, 17 };
+    kind all = *k;
+    all.columns = MEMBERS * k->columns;
+    matter m;
+    matter_init(&m, &all, rng);
+    lw_weight stacked = m.weight;
+    stacked.stack_count = MEMBERS;
+    stacked.rows = k->columns;
+    lw_cpu_weight *const matrix = repacked(&table->kernels, &m.weight);
+    lw_cpu_weight *const stack = repacked(&table->kernels, &stacked);
+    assert_int_equal(lw_cpu_weight_members(stack), MEMBERS);
+    const inputs in = inputs_make(counts[2], k->inputs, rng);
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+        call c = { .kernels = &table->kernels, .weight = matrix, .x = in.x, .x_stride = in.stride,
+            .rows = counts[i], .parts = 2, .y_f32 = true };
+        uint8_t *const whole = run(&c);
+        c.weight = stack;
+        for (c.member = 0; c.member < MEMBERS; c.member++) {
+            uint8_t *const y = run(&c);
+            assert_true(is_member(&c, y, whole, c.member, c.rows));
+            /* planted control: the next member's columns */
+            assert_false(is_member(&c, y, whole, (c.member + 1) % MEMBERS, c.rows));
+            free(y);
+        }
+        free(whole);
+    }
+    lw_cpu_weight_free(stack);
+    lw_cpu_weight_free(matrix);
+    free(in.x);
+    matter_deinit(&m);
+}
+
+static void members_of_a_stack_are_matrices_of_their_own(void **state)
+{
+    (void)state;
+    each_form(check_stack);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_together_are_rows_alone),
+        cmocka_unit_test(odd_values_stay_in_their_row),
+        cmocka_unit_test(members_of_a_stack_are_matrices_of_their_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

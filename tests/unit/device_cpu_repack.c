@@ -13,7 +13,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-enum { SEED = 77, ROWS = 75, COLS = 192, GROUP = 64, GROUPS = COLS / GROUP };
+enum { SEED = 77, ROWS = 75, COLS = 192, GROUP = 64, GROUPS = COLS / GROUP, MEMBERS = 5 };
 
 /* bf16 nearest to value, by trying both neighbours in double; ties to the even one. */
 static lw_bf16 nearest(double value)
@@ -76,15 +76,18 @@ static lw_cpu_weight *make(const lw_cpu_kernels *kernels, const lw_weight *weigh
     return out;
 }
 
-/* How many of all values differ from the nearest bf16 of the row `shift` further on. */
+/* How many of all values differ from the nearest bf16 of the row `shift` further on, rows counted through the
+ * stack. */
 static size_t count_wrong(const lw_cpu_weight *weight, const lw_weight *from, uint32_t shift)
 {
     size_t wrong = 0;
     lw_bf16 got[COLS];
     double want[COLS];
-    for (uint32_t row = 0; row < ROWS; row++) {
-        lw_cpu_weight_row(weight, row, got);
-        lw_weight_row_f64(from, 0, (row + shift) % ROWS, want);
+    const uint32_t rows = lw_cpu_weight_rows(weight), all = lw_cpu_weight_members(weight) * rows;
+    for (uint32_t row = 0; row < all; row++) {
+        const uint32_t other = (row + shift) % all;
+        lw_cpu_weight_row(weight, row / rows, row % rows, got);
+        lw_weight_row_f64(from, other / rows, other % rows, want);
         for (uint32_t k = 0; k < COLS; k++) wrong += got[k] != nearest(want[k]) && want[k] != 0.0;
     }
     return wrong;
@@ -133,13 +136,13 @@ static void a_tie_in_fp32_is_no_tie(void **state)
     }
     lw_cpu_weight *const weight = make(&tables[0].kernels, &s.weight, NULL);
     lw_bf16 got[COLS];
-    lw_cpu_weight_row(weight, 3, got);
+    lw_cpu_weight_row(weight, 0, 3, got);
     assert_int_equal(got[5], 0x3F81);
     assert_int_equal(lw_bf16_of_float(scale * 1.0f + bias), 0x3F80); /* planted control: rounded twice */
     lw_cpu_weight_free(weight);
 }
 
-static void threads_and_stacks_give_the_same_bytes(void **state)
+static void threads_give_the_same_values(void **state)
 {
     (void)state;
     static stored s;
@@ -153,14 +156,34 @@ static void threads_and_stacks_give_the_same_bytes(void **state)
     lw_cpu_weight *const shared = make(&tables[0].kernels, &s.weight, pool);
     assert_int_equal(count_wrong(shared, &s.weight, 0), 0);
     assert_true(lw_cpu_weight_bytes(alone) == lw_cpu_weight_bytes(shared));
-    s.weight.stack_count = 5; /* fifteen rows each of what was one matrix */
-    s.weight.rows = ROWS / 5;
-    lw_cpu_weight *const stack = make(&tables[0].kernels, &s.weight, pool);
-    assert_int_equal(lw_cpu_weight_rows(stack), ROWS / 5);
-    assert_true(lw_cpu_weight_bytes(stack) >= lw_cpu_weight_bytes(alone));
-    lw_cpu_weight_free(stack);
     lw_cpu_weight_free(shared);
     lw_cpu_weight_free(alone);
+    lw_pool_close(pool);
+}
+
+/* The rows of one matrix read as a stack of MEMBERS; a member ends inside a block. */
+static void every_member_of_a_stack_has_its_rows(void **state)
+{
+    (void)state;
+    static stored s;
+    static const uint32_t widths[] = { 3, 4, 8 };
+    linear_table tables[LINEAR_TABLES_MAX];
+    const size_t count = linear_tables(tables);
+    lw_diag d;
+    lw_pool *pool;
+    assert_int_equal(lw_pool_open(2, NULL, &pool, &d), LW_OK);
+    for (size_t i = 0; i < count * (sizeof widths / sizeof widths[0]); i++) {
+        stored_init(&s, LW_MAP_INTEGER, widths[i / count], LW_DTYPE_BF16, true);
+        s.weight.stack_count = MEMBERS;
+        s.weight.rows = ROWS / MEMBERS;
+        lw_cpu_weight *const stack = make(&tables[i % count].kernels, &s.weight, pool);
+        assert_int_equal(lw_cpu_weight_members(stack), MEMBERS);
+        assert_int_equal(lw_cpu_weight_rows(stack), ROWS / MEMBERS);
+        assert_int_equal(count_wrong(stack, &s.weight, 0), 0);
+        /* planted control: the next member's rows */
+        assert_true(count_wrong(stack, &s.weight, ROWS / MEMBERS) > 0);
+        lw_cpu_weight_free(stack);
+    }
     lw_pool_close(pool);
 }
 
@@ -221,7 +244,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_are_the_values_rounded_once),
         cmocka_unit_test(a_tie_in_fp32_is_no_tie),
-        cmocka_unit_test(threads_and_stacks_give_the_same_bytes),
+        cmocka_unit_test(threads_give_the_same_values),
+        cmocka_unit_test(every_member_of_a_stack_has_its_rows),
         cmocka_unit_test(what_is_not_served_is_named),
         cmocka_unit_test(weights_that_read_x_alike_share_a_prepare),
     };

@@ -98,6 +98,7 @@ typedef struct lw_cpu_weight lw_cpu_weight;
 
 typedef struct lw_cpu_linear_args {
     const lw_cpu_weight *weight;
+    uint32_t member;                    /* matrix of the weight's stack; prepare reads none of it */
     const lw_bf16 *x; size_t x_stride;
     void *y;          size_t y_stride;  /* bf16 or fp32, in elements */
     bool y_f32;

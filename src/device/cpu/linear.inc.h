@@ -398,7 +398,7 @@ static void run_panel(const lw_cpu_linear_args *args, uint32_t begin, uint32_t e
     float acc[BLOCKS_MAX * ROWS_MAX * LANES] __attribute__((aligned(64)));
     tile t = {
         .weight = w,
-        .groups = lw__group_at(w, 0, first, 0),
+        .groups = lw__group_at(w, args->member, first, 0),
         .group_step = lw__panel_blocks(w, first - first % LW__PANEL_BLOCKS) * w->group_bytes,
         .block_count = last - first,
         .acc = acc,
@@ -430,7 +430,7 @@ static void run_decoded(const lw_cpu_linear_args *args, uint32_t begin, uint32_t
     const size_t group_step = lw__panel_blocks(w, first - first % LW__PANEL_BLOCKS) * w->group_bytes;
     tile t = { .weight = w, .block_count = DECODED_BLOCKS };
     for (uint32_t block = first; block < last; block += DECODED_BLOCKS) {
-        const uint8_t *const groups = lw__group_at(w, 0, block, 0);
+        const uint8_t *const groups = lw__group_at(w, args->member, block, 0);
         memset(acc, 0, (size_t)(end - begin) * DECODED_BLOCKS * LANES * sizeof *acc);
         for (uint32_t g = 0; g < w->group_count; g++) {
             const uint8_t *const group = groups + g * group_step;
@@ -462,6 +462,7 @@ void LW_LINEAR(run)(const lw_cpu_linear_args *args, unsigned part, unsigned part
 {
     const lw_cpu_weight *const w = args->weight;
     LW_ASSERT(w->block_cols == LANES);
+    LW_ASSERT(args->member < w->stack_count);
     size_t begin, end;
     lw_pool_share(w->block_count, LW__BLOCKS_UNIT, part, parts, &begin, &end);
     const size_t row_bytes = lw__prepared_x_words(w) * sizeof(float);

@@ -315,6 +315,7 @@ uint64_t lw_cpu_weight_bytes(const lw_cpu_weight *weight)
 {
     return weight->member_bytes * weight->stack_count;
 }
+uint32_t lw_cpu_weight_members(const lw_cpu_weight *weight) { return weight->stack_count; }
 uint32_t lw_cpu_weight_rows(const lw_cpu_weight *weight) { return weight->rows; }
 uint32_t lw_cpu_weight_cols(const lw_cpu_weight *weight) { return weight->cols; }
 
@@ -388,12 +389,13 @@ static double element(const lw_cpu_weight *w, const uint8_t *at, uint32_t lane, 
     return scale * (code + (double)w->bias_per_scale);
 }
 
-void lw_cpu_weight_row(const lw_cpu_weight *weight, uint32_t row, lw_bf16 *values)
+void lw_cpu_weight_row(const lw_cpu_weight *weight, uint32_t member, uint32_t row, lw_bf16 *values)
 {
+    LW_ASSERT(member < weight->stack_count);
     LW_ASSERT(row < weight->rows);
-    const uint32_t lane = row % weight->block_cols;
+    const uint32_t block = row / weight->block_cols, lane = row % weight->block_cols;
     for (uint32_t k = 0; k < weight->cols; k++) {
-        const uint8_t *const at = lw__group_at(weight, 0, row / weight->block_cols, k / weight->group);
+        const uint8_t *const at = lw__group_at(weight, member, block, k / weight->group);
         values[k] = bf16_of_double(element(weight, at, lane, k % weight->group));
     }
 }

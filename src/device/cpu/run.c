@@ -65,7 +65,7 @@ static void embed_part(void *context, unsigned part, unsigned parts)
     lw_pool_share(run->rows, 1, part, parts, &begin, &end);
     for (size_t r = begin; r < end; r++) {
         const uint32_t token = (uint32_t)exec->batch->rows[r].token;
-        lw_cpu_weight_row(exec->weights[run->op->weight.index], token,
+        lw_cpu_weight_row(exec->weights[run->op->weight.index], 0, token,
                           bf16_of(exec, run->op->out) + r * stride_of(exec, run->op->out));
     }
 }
