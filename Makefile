@@ -124,6 +124,10 @@ $(OUT)/.flags: FORCE
 
 $(OUT)/tests/%: $(OUT)/tests/%.o $(REF_OBJECTS) $(LIBRARY)
 	@$(CC) $(LD_FLAGS) -o $@ $^ -lcmocka $(LIBS)
+# What may fail there, and the plan whose memory may not; see the program.
+WRAPPED := malloc calloc realloc aligned_alloc strdup asprintf free mmap munmap \
+    lw_plan_init lw_arena_take_array lw_arena_copy_text
+$(OUT)/tests/unit/failures: private LD_FLAGS += $(WRAPPED:%=-Wl,--wrap=%)
 $(OUT)/tests/fuzz/replay_%: $(OUT)/tests/fuzz/fuzz_%.o $(OUT)/tests/fuzz/replay_main.o $(LIBRARY)
 	@$(CC) $(LD_FLAGS) -o $@ $^ $(LIBS)
 $(OUT)/tests/fuzz/fuzz_%: $(OUT)/tests/fuzz/fuzz_%.o $(LIBRARY)

@@ -114,7 +114,8 @@ LINEAR_INLINE void ask_for(const uint8_t *at, size_t bytes)
 }
 
 /* Code j of a step in every block against the x of every row; the rows are held in registers. */
-LINEAR_INLINE void few_rows(int form, int blocks, int rows, const step *at, int j, vf dot[BLOCKS_MAX][ROWS_MAX])
+LINEAR_INLINE void few_rows(int form, int blocks, int rows, const step *at, int j,
+                            vf dot[BLOCKS_MAX][ROWS_MAX])
 {
     vf held[ROWS_MAX];
     LINEAR_UNROLL
@@ -128,7 +129,8 @@ LINEAR_INLINE void few_rows(int form, int blocks, int rows, const step *at, int 
 }
 
 /* The same with the codes held, which are fewer. */
-LINEAR_INLINE void many_rows(int form, int blocks, int rows, const step *at, int j, vf dot[BLOCKS_MAX][ROWS_MAX])
+LINEAR_INLINE void many_rows(int form, int blocks, int rows, const step *at, int j,
+                             vf dot[BLOCKS_MAX][ROWS_MAX])
 {
     vf held[BLOCKS_MAX];
     LINEAR_UNROLL
