@@ -586,7 +586,7 @@ enum { MEMBERS = 3 };
 static bool is_member(const call *one, const uint8_t *y, const uint8_t *whole, uint32_t member, uint32_t rows)
 {
     const size_t bytes = (size_t)lw_cpu_weight_rows(one->weight) * sizeof(float);
-    const size_t stride = bytes + Y_GAP * sizeof(float), whole_stride = MEMBERS * bytes + Y_GAP * sizeof(float);
+    const size_t gap = Y_GAP * sizeof(float), stride = bytes + gap, whole_stride = MEMBERS * bytes + gap;
     for (size_t r = 0; r < rows; r++)
         if (memcmp(y + r * stride, whole + r * whole_stride + member * bytes, bytes) != 0) return false;
     return true;
