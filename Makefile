@@ -16,7 +16,6 @@ TEST_JOBS ?= $(shell nproc)
 OUT := $(BUILD)/$(VARIANT)
 VENV := build/venv
 VERSION := 0.1.0
-
 # ---------------------------------------------------------------- libraries
 PACKAGES := libpcre2-8 libutf8proc jansson libcrypto libevent_core
 GOALS := $(or $(MAKECMDGOALS),all)
@@ -31,7 +30,6 @@ $(error Not installed: $(or $(ABSENT),what pkg-config knows as one of $(ASKED)).
 endif
 PACKAGE_LIBS := $(shell pkg-config --libs $(PACKAGES))
 endif
-
 # ---------------------------------------------------------------- flags
 WARN := -Wall -Wextra -Wconversion -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototypes -Wswitch-enum
 ifeq ($(WERROR),1)
@@ -55,7 +53,6 @@ C_FLAGS = $(EXTRA) -std=c17 $(OPT) $(NUMBERS) $(WARN) -pthread -fPIC -fvisibilit
     -ffile-prefix-map=$(CURDIR)=. $(SAN_$(VARIANT)) $(COVERAGE) $(ISA)
 LD_FLAGS := $(EXTRA) -pthread -Wl,--as-needed $(SAN_$(VARIANT))
 LIBS := $(PACKAGE_LIBS) -lm
-
 # ---------------------------------------------------------------- what there is
 SOURCES := $(sort $(wildcard src/*/*.c src/*/*/*.c src/*/*/*/*.c))
 ifneq ($(shell uname -m),x86_64)
@@ -85,7 +82,6 @@ has_all = $(if $(filter-out $(CPU_HAS),$(1)),,yes)
 ISAS := generic $(if $(call has_all,avx2 fma f16c),avx2) \
     $(if $(call has_all,avx512f avx512bw avx512dq avx512vl),avx512f) \
     $(if $(call has_all,avx512f avx512bw avx512dq avx512vl avx512_bf16),avx512bf16)
-
 # ---------------------------------------------------------------- build
 .PHONY: help all test check programs asan tsan nightly fuzz replay deps demo bench bench-quick install \
     examples tidy format format-long compdb venv clean FORCE
@@ -132,6 +128,10 @@ $(OUT)/.flags: FORCE
 $(OUT)/tests/%: $(OUT)/tests/%.o $(REF_OBJECTS) $(LIBRARY)
 	@$(CC) $(LD_FLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lcmocka $(LIBS)
 $(OUT)/tests/serve/fake_driver: $(OUT)/tests/serve/fake_lanewise.o
+# What may fail there, and the plan whose memory may not; see the program.
+WRAPPED := malloc calloc realloc aligned_alloc strdup asprintf free mmap munmap lw_plan_init \
+    lw_arena_take_array lw_arena_copy_text
+$(OUT)/tests/unit/failures: private LD_FLAGS += $(WRAPPED:%=-Wl,--wrap=%)
 $(OUT)/tests/fuzz/replay_%: $(OUT)/tests/fuzz/fuzz_%.o $(OUT)/tests/fuzz/replay_main.o $(LIBRARY)
 	@$(CC) $(LD_FLAGS) -o $@ $^ $(LIBS)
 $(OUT)/tests/fuzz/fuzz_%: $(OUT)/tests/fuzz/fuzz_%.o $(LIBRARY)

@@ -23,6 +23,9 @@ struct lw_config {
     lw_config *next;     /* sibling */
 };
 
+/* A child that no memory was left for: every reader fails. Never written to and never closed. */
+static const lw_config no_room = { .name = (char *)(uintptr_t)"config" };
+
 static lw_config *config_make(const char *name, const char *path)
 {
     lw_config *config = calloc(1, sizeof *config);
@@ -185,6 +188,9 @@ static lw_status get_checked(const lw_config *config, const char *keys, bool mus
                              lw_diag *d)
 {
     *value = NULL;
+    if (config == &no_room)
+        return lw_fail(d, LW_NO_ROOM, "no memory for the config that holds \"%.*s\"",
+                       (int)strcspn(keys, "|"), keys);
     if (config != NULL && config->is_wrong)
         return lw_fail(d, LW_BAD_MODEL, "%s is not an object", config->name);
     *value = lw_config_get(config, keys);
@@ -302,12 +308,12 @@ lw_status lw_config_ids(const lw_config *config, const char *keys, int32_t *ids,
 
 lw_config *lw_config_child(lw_config *config, const char *keys)
 {
-    if (config == NULL) return NULL;
+    if (config == NULL || config == &no_room) return config;
     const json_t *value = lw_config_get(config, keys);
     char path[128];
     snprintf(path, sizeof path, "%.*s", (int)strcspn(keys, "|"), keys);
     lw_config *child = config_make(config->name, path);
-    if (child == NULL) return NULL;
+    if (child == NULL) return (lw_config *)(uintptr_t)&no_room;
     child->outer = json_is_object(value) ? value : NULL;
     child->is_wrong = config->is_wrong || (value != NULL && !json_is_object(value));
     child->next = config->children;

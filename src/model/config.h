@@ -44,7 +44,8 @@ lw_status lw_config_ids(const lw_config *config, const char *keys, int32_t *ids,
 
 /* A nested object as a config of its own view (keys read only there; texts name the path
  * "rope_parameters.x"). An absent object gives an empty view, one of another type a view whose readers all
- * fail. Lives with config. NULL only without memory; every reader takes NULL as an empty config. */
+ * fail; so does a view that no memory was left for. Lives with config. Every reader takes NULL as an empty
+ * config. */
 lw_config *lw_config_child(lw_config *config, const char *keys);
 
 const char *lw_config_name(const lw_config *config);

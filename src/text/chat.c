@@ -56,7 +56,7 @@ static lw_status read_file(const char *path, lw_buf *out, lw_diag *d)
     size_t count;
     while (status == LW_OK && (count = fread(block, 1, sizeof block, file)) > 0)
         status = lw_buf_append(out, block, count);
-    if (status != LW_OK) lw_fail(d, status, "%s: more than %zu bytes", path, out->count_max);
+    if (status != LW_OK) lw_fail(d, status, "%s: no memory, or more than %zu bytes", path, out->count_max);
     else if (ferror(file)) status = lw_fail(d, LW_IO, "%s: %s", path, strerror(errno));
     fclose(file);
     return status;
@@ -78,9 +78,12 @@ static lw_status read_json(const char *model_dir, const char *file, json_t **out
     lw_status status = folder_path(model_dir, file, path, d);
     if (status == LW_OK) status = read_file(path, &text, d);
     if (status == LW_OK) {
-        json_error_t error;
+        json_error_t error = { .text = "" };
         *out = json_loadb(text.bytes == NULL ? "" : text.bytes, text.count, 0, &error);
-        if (*out == NULL) status = lw_fail(d, LW_BAD_MODEL, "%s: line %d: %s", path, error.line, error.text);
+        if (*out == NULL && error.text[0] == '\0') /* nothing is wrong with the text itself */
+            status = lw_fail(d, LW_NO_ROOM, "%s: no memory to read it", path);
+        else if (*out == NULL)
+            status = lw_fail(d, LW_BAD_MODEL, "%s: line %d: %s", path, error.line, error.text);
     }
     lw_buf_deinit(&text);
     return status;

@@ -387,8 +387,10 @@ lw_status lw_tokenizer_parse(const char *json, size_t count, const char *name, l
     }
     const lw_status pointer = lw__lfs_check(name, json, count, d);
     if (pointer != LW_OK) return pointer;
-    json_error_t error;
+    json_error_t error = { .text = "" };
     json_t *root = json_loadb(json, count, JSON_REJECT_DUPLICATES, &error);
+    if (root == NULL && error.text[0] == '\0') /* nothing is wrong with the text itself */
+        return lw_fail(d, LW_NO_ROOM, "%s: no memory to read it", name);
     if (root == NULL) {
         return lw_fail(d, LW_BAD_MODEL, "%s: line %d, column %d: %s", name, error.line, error.column,
                        error.text);

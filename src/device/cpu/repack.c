@@ -78,10 +78,9 @@ static lw_status check(const lw_weight *weight, lw__form *form, lw_diag *d)
                        format);
     }
     if (weight->group == 0 || weight->group % LW__GROUP_UNIT != 0 || weight->group > LW__GROUP_MAX)
-        return lw_fail(d, LW_UNSUPPORTED,
-                       "%s: groups of %u columns share a scale; the cpu device has multiples "
-                       "of %d up to %d",
-                       weight->name, weight->group, LW__GROUP_UNIT, LW__GROUP_MAX);
+        return lw_fail(d, LW_UNSUPPORTED, "%s: groups of %u columns share a scale; the cpu device has "
+                       "multiples of %d up to %d", weight->name, weight->group, LW__GROUP_UNIT,
+                       LW__GROUP_MAX);
     if (weight->cols % weight->group != 0)
         return lw_fail(d, LW_UNSUPPORTED, "%s: %u inputs are not whole groups of %u", weight->name,
                        weight->cols, weight->group);

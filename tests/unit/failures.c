@@ -1,0 +1,448 @@
+/* Memory that runs out: the n-th allocation of a call fails, for every n until none is left to fail. Each
+ * time the call returns an error with a text and no object, and keeps no memory, mapping or descriptor.
+ *
+ * The linker hands this program's calls of the allocating functions to the __wrap_ ones below (see the
+ * Makefile), and jansson is given them too. What other libraries allocate inside themselves never fails here.
+ * A plan asserts that its own memory does not run out (ops/plan.h), so the arena of a plan is left alone.
+ */
+#include "base/arena.h"
+#include "base/size.h"
+#include "lane/engine.h"
+#include "ops/plan.h"
+#include "text/chat.h"
+#include "text/tokenizer.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+static const char model_dir[] = "models/lfm3-mlx4";
+
+enum {
+    OWN_EACH = 1000,          /* failures up to here are tried one by one; then n grows by a third */
+    JSON_EACH = 60,           /* where jansson's count */
+    GROWTH = 3,
+    SYSTEM_PAGE_BYTES = 4096, /* mappings are counted in these; all lengths here are multiples, or files */
+};
+
+/* What is held now, and which allocation fails. */
+static struct {
+    uint64_t blocks, mapped_bytes;
+    uint64_t seen, fail_at;   /* fail_at 0: none */
+    const lw_arena *spared;   /* the arena of the plan that is being recorded */
+    bool is_sparing;
+    bool fails_json;          /* what jansson asks for may be the n-th */
+    bool is_of_json;          /* it was jansson that got nothing */
+} memory;
+
+static bool is_failing(void)
+{
+    if (memory.fail_at == 0 || memory.is_sparing) return false;
+    return ++memory.seen == memory.fail_at;
+}
+
+static void *counted(void *block)
+{
+    if (block != NULL) memory.blocks++;
+    return block;
+}
+
+void *__real_malloc(size_t bytes);
+void *__real_calloc(size_t count, size_t bytes);
+void *__real_realloc(void *block, size_t bytes);
+void *__real_aligned_alloc(size_t alignment, size_t bytes);
+char *__real_strdup(const char *text);
+void __real_free(void *block);
+void *__real_mmap(void *at, size_t bytes, int protection, int flags, int fd, off_t offset);
+int __real_munmap(void *at, size_t bytes);
+void __real_lw_plan_init(lw_plan *plan);
+void *__real_lw_arena_take_array(lw_arena *arena, size_t count, size_t item_bytes);
+char *__real_lw_arena_copy_text(lw_arena *arena, const char *bytes, size_t count);
+
+void *__wrap_malloc(size_t bytes);
+void *__wrap_calloc(size_t count, size_t bytes);
+void *__wrap_realloc(void *block, size_t bytes);
+void *__wrap_aligned_alloc(size_t alignment, size_t bytes);
+char *__wrap_strdup(const char *text);
+void __wrap_free(void *block);
+void *__wrap_mmap(void *at, size_t bytes, int protection, int flags, int fd, off_t offset);
+int __wrap_munmap(void *at, size_t bytes);
+void __wrap_lw_plan_init(lw_plan *plan);
+void *__wrap_lw_arena_take_array(lw_arena *arena, size_t count, size_t item_bytes);
+char *__wrap_lw_arena_copy_text(lw_arena *arena, const char *bytes, size_t count);
+
+int __wrap_asprintf(char **out, const char *format, ...) LW_PRINTF(2, 3);
+
+void *__wrap_malloc(size_t bytes) { return is_failing() ? NULL : counted(__real_malloc(bytes)); }
+
+void *__wrap_calloc(size_t count, size_t bytes)
+{
+    return is_failing() ? NULL : counted(__real_calloc(count, bytes));
+}
+
+void *__wrap_realloc(void *block, size_t bytes)
+{
+    if (is_failing()) return NULL;
+    void *const moved = __real_realloc(block, bytes);
+    return block == NULL ? counted(moved) : moved;
+}
+
+void *__wrap_aligned_alloc(size_t alignment, size_t bytes)
+{
+    return is_failing() ? NULL : counted(__real_aligned_alloc(alignment, bytes));
+}
+
+char *__wrap_strdup(const char *text) { return is_failing() ? NULL : counted(__real_strdup(text)); }
+
+int __wrap_asprintf(char **out, const char *format, ...)
+{
+    if (is_failing()) return -1;
+    va_list args;
+    va_start(args, format);
+    const int bytes = vasprintf(out, format, args);
+    va_end(args);
+    if (bytes >= 0) memory.blocks++;
+    return bytes;
+}
+
+void __wrap_free(void *block)
+{
+    if (block != NULL) memory.blocks--;
+    __real_free(block);
+}
+
+void *__wrap_mmap(void *at, size_t bytes, int protection, int flags, int fd, off_t offset)
+{
+    if (is_failing()) {
+        errno = ENOMEM;
+        return MAP_FAILED;
+    }
+    void *const map = __real_mmap(at, bytes, protection, flags, fd, offset);
+    if (map != MAP_FAILED) memory.mapped_bytes += size_round_up(bytes, SYSTEM_PAGE_BYTES);
+    return map;
+}
+
+int __wrap_munmap(void *at, size_t bytes)
+{
+    memory.mapped_bytes -= size_round_up(bytes, SYSTEM_PAGE_BYTES);
+    return __real_munmap(at, bytes);
+}
+
+void __wrap_lw_plan_init(lw_plan *plan)
+{
+    memory.spared = &plan->arena;
+    __real_lw_plan_init(plan);
+}
+
+void *__wrap_lw_arena_take_array(lw_arena *arena, size_t count, size_t item_bytes)
+{
+    memory.is_sparing = arena == memory.spared;
+    void *const taken = __real_lw_arena_take_array(arena, count, item_bytes);
+    memory.is_sparing = false;
+    return taken;
+}
+
+char *__wrap_lw_arena_copy_text(lw_arena *arena, const char *bytes, size_t count)
+{
+    memory.is_sparing = arena == memory.spared;
+    char *const copy = __real_lw_arena_copy_text(arena, bytes, count);
+    memory.is_sparing = false;
+    return copy;
+}
+
+static void *json_block(size_t bytes)
+{
+    if (!memory.fails_json) return counted(__real_malloc(bytes));
+    void *const block = __wrap_malloc(bytes);
+    memory.is_of_json |= block == NULL;
+    return block;
+}
+
+/* ---- trying ---- */
+
+/* Makes something and closes it again; on failure its outputs are empty. */
+typedef lw_status attempt(const void *context, lw_diag *d);
+
+static int lowest_free_descriptor(void)
+{
+    const int fd = dup(STDIN_FILENO);
+    if (fd >= 0) close(fd);
+    return fd;
+}
+
+/* What one attempt came to. */
+typedef struct outcome {
+    bool has_failed;          /* an allocation did */
+    lw_status status;
+    const char *mistake;      /* NULL: none */
+    lw_diag diag;
+} outcome;
+
+static const char *mistake_of(const outcome *o)
+{
+    if (!o->has_failed) return o->status == LW_OK ? NULL : "fails by itself";
+    /* jansson drops the bytes of a token that it has no room for: it goes on, or sees bad syntax. */
+    if (o->status == LW_OK) return memory.is_of_json ? NULL : "goes on";
+    if (o->diag.text[0] == '\0') return "says nothing";
+    const bool blames_memory = o->status == LW_NO_ROOM || o->status == LW_IO;
+    return blames_memory || memory.is_of_json ? NULL : "blames something else";
+}
+
+/* Runs once with the n-th allocation failing. */
+static outcome try_failing(attempt *run, const void *context, uint64_t n)
+{
+    const uint64_t blocks = memory.blocks, mapped_bytes = memory.mapped_bytes;
+    const int fd = lowest_free_descriptor();
+    outcome o = { .status = LW_OK };
+    memory.seen = 0;
+    memory.is_of_json = false;
+    memory.fail_at = n;
+    o.status = run(context, &o.diag);
+    memory.fail_at = 0;
+    memory.spared = NULL;
+    o.has_failed = memory.seen >= n;
+    o.mistake = mistake_of(&o);
+    if (lowest_free_descriptor() != fd) o.mistake = "keeps a descriptor";
+    if (memory.mapped_bytes != mapped_bytes) o.mistake = "keeps a mapping";
+    if (memory.blocks != blocks) o.mistake = "keeps memory";
+    return o;
+}
+
+static void fail_some(const char *what, attempt *run, const void *context)
+{
+    uint64_t n = 1, tried = 0;
+    const uint64_t each = memory.fails_json ? JSON_EACH : OWN_EACH;
+    for (outcome o;; tried++, n += n <= each ? 1 : n / GROWTH) {
+        o = try_failing(run, context, n);
+        if (o.mistake != NULL)
+            fail_msg("%s, allocation %llu fails: %s (%s: %s)", what, (unsigned long long)n, o.mistake,
+                     lw_status_name(o.status), o.diag.text);
+        if (!o.has_failed) break;
+    }
+    printf("%s, %s: %llu of %llu allocations\n", what, memory.fails_json ? "and jansson" : "by itself",
+           (unsigned long long)tried, (unsigned long long)memory.seen);
+    assert_true(tried > 0);
+}
+
+/* jansson's are many, and hide the others where n goes in steps. */
+static void fail_each(const char *what, attempt *run, const void *context)
+{
+    memory.fails_json = false;
+    fail_some(what, run, context);
+    memory.fails_json = true;
+    fail_some(what, run, context);
+}
+
+/* ---- what is tried ---- */
+
+static lw_status open_checkpoint(const void *context, lw_diag *d)
+{
+    (void)context;
+    lw_checkpoint *checkpoint = NULL;
+    const lw_status status = lw_checkpoint_open(model_dir, &checkpoint, d);
+    assert_true((status == LW_OK) == (checkpoint != NULL));
+    lw_checkpoint_close(checkpoint);
+    return status;
+}
+
+/* A checkpoint without failures; what a family reads of it lives as long as the checkpoint does. */
+static lw_checkpoint *checkpoint_spared(void)
+{
+    lw_diag d;
+    lw_checkpoint *checkpoint;
+    const uint64_t fail_at = memory.fail_at;
+    memory.fail_at = 0;
+    if (lw_checkpoint_open(model_dir, &checkpoint, &d) != LW_OK) fail_msg("%s", d.text);
+    memory.fail_at = fail_at;
+    return checkpoint;
+}
+
+static lw_status run_stream(lw_engine *engine, lw_diag *d)
+{
+    static const int32_t ids[] = { 5, 6, 7 };
+    lw_stream *stream = NULL;
+    lw_status status = lw_stream_open(engine, &stream, d);
+    assert_true((status == LW_OK) == (stream != NULL));
+    if (status == LW_OK) status = lw_stream_forward(stream, ids, 3, LW_WANTED_LAST, d);
+    lw_stream_close(stream);
+    return status;
+}
+
+/* context: lw_engine_options. The family's record is part of it. */
+static lw_status open_engine(const void *context, lw_diag *d)
+{
+    lw_checkpoint *const checkpoint = checkpoint_spared();
+    lw_engine *engine = NULL;
+    lw_status status = lw_engine_open(checkpoint, context, &engine, d);
+    assert_true((status == LW_OK) == (engine != NULL));
+    if (status == LW_OK) status = run_stream(engine, d);
+    lw_engine_close(engine);
+    lw_checkpoint_close(checkpoint);
+    return status;
+}
+
+static const char text[] = "Read it twice, then once more: 3 + 4 = 7.";
+
+static lw_status open_tokenizer(const void *context, lw_diag *d)
+{
+    (void)context;
+    char path[256];
+    snprintf(path, sizeof path, "%s/tokenizer.json", model_dir);
+    lw_tokenizer *tokenizer = NULL;
+    lw_token_scratch *scratch = NULL;
+    lw_ids ids = { 0 };
+    lw_status status = lw_tokenizer_open(path, &tokenizer, d);
+    assert_true((status == LW_OK) == (tokenizer != NULL));
+    if (status == LW_OK) status = lw_token_scratch_make(tokenizer, &scratch, d);
+    if (status == LW_OK)
+        status = lw_tokenizer_encode(tokenizer, scratch, (lw_text){ .bytes = text, .count = sizeof text - 1 },
+                                     &(lw_encode_options){ 0 }, &ids, d);
+    assert_true((status == LW_OK) == (ids.count > 0));
+    lw_ids_deinit(&ids);
+    lw_token_scratch_free(scratch);
+    lw_tokenizer_close(tokenizer);
+    return status;
+}
+
+static lw_status render_chat(const void *context, lw_diag *d)
+{
+    const lw_chat_input input = { .messages = context, .add_generation_prompt = true };
+    lw_chat_template *chat = NULL;
+    lw_chat_prompt prompt = { 0 };
+    lw_status status = lw_chat_template_open(model_dir, &chat, d);
+    assert_true((status == LW_OK) == (chat != NULL));
+    if (status == LW_OK) {
+        status = lw_chat_render(chat, &input, &prompt, d);
+        assert_true((status == LW_OK) == (prompt.text.count > 0));
+    }
+    lw_chat_prompt_deinit(&prompt);
+    lw_chat_template_close(chat);
+    return status;
+}
+
+/* ---- the tests ---- */
+
+static void a_checkpoint_fails_whole(void **state)
+{
+    (void)state;
+    fail_each("checkpoint", open_checkpoint, NULL);
+}
+
+static void fail_each_of_engine(const char *device)
+{
+    lw_engine_options options = { .device = device, .context = 64, .chunk_rows = 8 };
+    options.device_options.threads = 1;
+    if (strcmp(device, "cpu") == 0) options.device_options.isa = "generic";
+    memory.fails_json = false; /* the checkpoint has read all JSON */
+    fail_some(device, open_engine, &options);
+}
+
+static void an_engine_fails_whole(void **state)
+{
+    (void)state;
+    fail_each_of_engine("null");
+    fail_each_of_engine("cpu");
+}
+
+static void a_tokenizer_fails_whole(void **state)
+{
+    (void)state;
+    fail_each("tokenizer", open_tokenizer, NULL);
+}
+
+static void a_chat_fails_whole(void **state)
+{
+    (void)state;
+    json_t *const messages = json_pack("[{s:s,s:s},{s:s,s:s}]", "role", "system", "content", "Be brief.",
+                                       "role", "user", "content", text);
+    assert_non_null(messages);
+    fail_each("chat", render_chat, messages);
+    json_decref(messages);
+}
+
+/* ---- planted controls: what each check must catch ---- */
+
+
+typedef struct mistaken {
+    const char *word;          /* the mistake that is made, as mistake_of and try_failing name it */
+    lw_status status;
+    bool is_silent;
+} mistaken;
+
+static lw_status make_mistake(const void *context, lw_diag *d)
+{
+    const mistaken *const m = context;
+    void *const block = malloc(100), *const kept = malloc(100);
+    void *const map = mmap(NULL, SYSTEM_PAGE_BYTES, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    const bool failed = block == NULL || kept == NULL || map == MAP_FAILED;
+    if (map != MAP_FAILED && strcmp(m->word, "keeps a mapping") != 0) munmap(map, SYSTEM_PAGE_BYTES);
+    free(kept);
+    if (strcmp(m->word, "keeps a descriptor") == 0) assert_true(dup(STDIN_FILENO) >= 0);
+    free(block);
+    if (!failed) return LW_OK;
+    return m->is_silent ? m->status : lw_fail(d, m->status, "a text");
+}
+
+static void a_mistake_is_seen(void **state)
+{
+    (void)state;
+    static const mistaken mistakes[] = {
+        { "goes on", LW_OK, true },
+        { "says nothing", LW_NO_ROOM, true },
+        { "blames something else", LW_BAD_MODEL, false },
+        { "keeps a mapping", LW_NO_ROOM, false },
+        { "keeps a descriptor", LW_NO_ROOM, false },
+    };
+    for (size_t i = 0; i < sizeof mistakes / sizeof mistakes[0]; i++) {
+        const outcome o = try_failing(make_mistake, &mistakes[i], 1);
+        assert_non_null(o.mistake);
+        assert_string_equal(o.mistake, mistakes[i].word);
+    }
+    const mistaken right = { "", LW_NO_ROOM, false };
+    for (uint64_t n = 1; n <= 4; n++) {
+        const outcome o = try_failing(make_mistake, &right, n);
+        assert_null(o.mistake);
+        assert_true(o.has_failed == (n < 4));
+    }
+}
+
+/* Its block is kept for good, outside of what the leak check of a sanitizer would call lost. */
+static void *kept_for_good;
+
+static lw_status keep_a_block(const void *context, lw_diag *d)
+{
+    (void)context;
+    kept_for_good = malloc(100);
+    void *const other = malloc(100);
+    if (kept_for_good == NULL || other == NULL) return lw_fail(d, LW_NO_ROOM, "a text");
+    free(other);
+    free(kept_for_good);
+    return LW_OK;
+}
+
+static void a_kept_block_is_seen(void **state)
+{
+    (void)state;
+    assert_string_equal(try_failing(keep_a_block, NULL, 2).mistake, "keeps memory");
+    free(kept_for_good);
+}
+
+int main(void)
+{
+    json_set_alloc_funcs(json_block, __wrap_free);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_mistake_is_seen),
+        cmocka_unit_test(a_kept_block_is_seen),
+        cmocka_unit_test(a_checkpoint_fails_whole),
+        cmocka_unit_test(an_engine_fails_whole),
+        cmocka_unit_test(a_tokenizer_fails_whole),
+        cmocka_unit_test(a_chat_fails_whole),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
