@@ -128,9 +128,8 @@ $(OUT)/.flags: FORCE
 $(OUT)/tests/%: $(OUT)/tests/%.o $(REF_OBJECTS) $(LIBRARY)
 	@$(CC) $(LD_FLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lcmocka $(LIBS)
 $(OUT)/tests/serve/fake_driver: $(OUT)/tests/serve/fake_lanewise.o
-# What may fail there, and the plan whose memory may not; see the program.
-WRAPPED := malloc calloc realloc aligned_alloc strdup asprintf free mmap munmap lw_plan_init \
-    lw_arena_take_array lw_arena_copy_text
+# What may fail there; see the program.
+WRAPPED := malloc calloc realloc aligned_alloc strdup asprintf free mmap munmap
 $(OUT)/tests/unit/failures: private LD_FLAGS += $(WRAPPED:%=-Wl,--wrap=%)
 $(OUT)/tests/fuzz/replay_%: $(OUT)/tests/fuzz/fuzz_%.o $(OUT)/tests/fuzz/replay_main.o $(LIBRARY)
 	@$(CC) $(LD_FLAGS) -o $@ $^ $(LIBS)

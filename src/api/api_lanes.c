@@ -176,9 +176,11 @@ lw_status lw__lanes_open(lw__lanes *lanes, const lw_model *model, const lw_famil
     const lw_device_options device = { .threads = options->threads, .isa = options->isa };
     const char *name = options->device != NULL ? options->device : "cpu";
     *lanes = (lw__lanes){ .table = lw_device_find(name) };
-    lw_plan_init(&lanes->plan);
     if (lanes->table == NULL) return lw_fail(d, LW_BAD_INPUT, "device \"%s\" is not one of this build", name);
-    lw_status status = family->record(model->checkpoint, &lanes->plan, NULL, NULL, d);
+    lw_status status = lw_plan_init(&lanes->plan, d);
+    if (status == LW_OK) {
+        status = family->record(model->checkpoint, &(lw_record_options){ .head = false }, &lanes->plan, d);
+    }
     if (status == LW_OK) status = lanes->table->open(&device, &lanes->device, d);
     if (status == LW_OK) status = sizes_choose(lanes, options, lw_family_context(model->checkpoint), d);
     if (status == LW_OK)

@@ -75,6 +75,14 @@ static uint64_t anonymous_bytes(void)
     return kib * 1024;
 }
 
+static bool reads(const lw_op *op, uint32_t weight)
+{
+    for (int i = 0; i < LW_OP_WEIGHTS_MAX; i++) {
+        if (op->weights[i].index == weight) return true;
+    }
+    return false;
+}
+
 /* A step reads every weight that an op of the forward names, once; of an embedding table its one row. */
 static void count_bytes(bench *b, const lw_plan *plan)
 {
@@ -83,7 +91,7 @@ static void count_bytes(bench *b, const lw_plan *plan)
         const uint64_t bytes = lw_weight_bytes(weight);
         bool whole = false, row = false;
         for (uint32_t j = plan->entries[0].op_begin; j < plan->entries[0].op_end; j++) {
-            if (plan->ops[j].weight.index != i) continue;
+            if (!reads(&plan->ops[j], i)) continue;
             if (plan->ops[j].kind == LW_OP_EMBED) row = true;
             else whole = true;
         }

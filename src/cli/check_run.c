@@ -58,7 +58,7 @@ static bool stored_row(const lw_check_prompt *prompt, uint32_t position, uint32_
 /* 0 for the embedding, 1 + N for the residual stream after layer N; false for other values. */
 static bool plane_of(const lw_check *check, const lw_op *op, const lw_value *value, uint32_t *plane)
 {
-    if (value->name == NULL || value->width != check->ref.width || op->kind == LW_OP_TAKE_WANTED)
+    if (value->width != check->ref.width || op->kind == LW_OP_TAKE_WANTED)
         return false;
     *plane = 0;
     if (op->kind == LW_OP_EMBED) return true;

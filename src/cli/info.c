@@ -65,13 +65,14 @@ static void on_unused(void *context, const char *name)
 static void add_family(json_t *object, const lw_checkpoint *checkpoint)
 {
     lw_diag d;
-    lw_plan plan;
+    lw_plan plan = { 0 };
     const lw_family *family = NULL;
     json_t *unused = json_array(), *formats = json_array();
-    lw_plan_init(&plan);
+    const lw_record_options options = { .head = true, .unused = on_unused, .context = unused };
     lw_status status = lw_family_find(checkpoint, &family, &d);
     if (family != NULL) json_object_set_new(object, "family", json_string(family->name));
-    if (status == LW_OK) status = family->record(checkpoint, &plan, on_unused, unused, &d);
+    if (status == LW_OK) status = lw_plan_init(&plan, &d);
+    if (status == LW_OK) status = family->record(checkpoint, &options, &plan, &d);
     for (uint32_t i = 0; status == LW_OK && i < plan.weight_count; i++) {
         char format[32];
         lw_weight_format(&plan.weights[i], format);

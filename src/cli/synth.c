@@ -303,7 +303,9 @@ static lw_status record(lw_synth *synth, lw_diag *d)
 {
     const lw_family *family = NULL;
     const lw_status status = lw_family_find(synth->checkpoint, &family, d);
-    return status == LW_OK ? family->record(synth->checkpoint, &synth->plan, NULL, NULL, d) : status;
+    return status == LW_OK
+               ? family->record(synth->checkpoint, &(lw_record_options){ .head = false }, &synth->plan, d)
+               : status;
 }
 
 lw_status lw_synth_make(const char *name, lw_synth *out, lw_diag *d)
@@ -314,10 +316,10 @@ lw_status lw_synth_make(const char *name, lw_synth *out, lw_diag *d)
     lw_buf config, header;
     *out = (lw_synth){ .checkpoint = NULL };
     lw_arena_init(&out->arena, ARENA_BYTES_MAX);
-    lw_plan_init(&out->plan);
     lw_buf_init(&config, 0);
     lw_buf_init(&header, 0);
     lw_status status = find_shape(name, &found, &bits, d);
+    if (status == LW_OK) status = lw_plan_init(&out->plan, d);
     if (status == LW_OK) status = lw_synth_image(name, &config, &header, &data_bytes, d);
     if (status == LW_OK) status = open_image(&config, &header, data_bytes, &out->checkpoint, d);
     if (status == LW_OK) status = record(out, d);

@@ -27,7 +27,7 @@ static void print_row(void *context, const lw_op *op, const lw_value *value, uin
     double sum = 0.0;
     for (uint32_t i = 0; i < value->width; i++) sum += (double)values[i] * (double)values[i];
     fprintf(stderr, "layer %" PRIu32 " %s %s row %" PRIu32 " norm %.6g hash %016" PRIx64 "\n", op->layer,
-            lw_op_table[op->kind].name, value->name != NULL ? value->name : "-", row, sqrt(sum),
+            lw_op_table[op->kind].name, value->name, row, sqrt(sum),
             lw_trace_hash(values, value->width));
 }
 

@@ -5,16 +5,28 @@
 #define LW_FAMILY_FAMILY_H
 
 #include "model/checkpoint.h"
+#include "model/names.h"
 #include "ops/plan.h"
+
+/* What is recorded beside the forward itself. */
+typedef struct lw_record_options {
+    bool head; /* the draft head too, where the checkpoint has one: then the forward keeps for every row
+                  what the head reads */
+    void (*unused)(void *context,
+                   const char *name); /* told of each tensor that was not asked for; may be NULL */
+    void *context;
+} lw_record_options;
 
 typedef struct lw_family {
     const char *name;                       /* "lfm3" */
     const char *const *model_types;         /* config.json model_type, NULL-terminated */
-    /* Records checkpoint's forward into plan (made by lw_plan_init). unused, if not NULL, is told of each
-     * tensor that the family did not ask for. */
-    lw_status (*record)(const lw_checkpoint *checkpoint, lw_plan *plan,
-                        void (*unused)(void *context, const char *name), void *context, lw_diag *d);
+    /* Records checkpoint's forward into plan (made by lw_plan_init). */
+    lw_status (*record)(const lw_checkpoint *checkpoint, const lw_record_options *options, lw_plan *plan,
+                        lw_diag *d);
 } lw_family;
+
+/* Tells options' unused of what nobody asked names for. For families. */
+void lw_record_tell_unused(const lw_record_options *options, const lw_names *names);
 
 /* NULL-terminated. */
 extern const lw_family *const lw_families[];

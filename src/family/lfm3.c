@@ -8,6 +8,7 @@
  */
 #include "family/family.h"
 #include "model/names.h"
+#include "ops/record.h"
 
 #include <math.h>
 #include <string.h>
@@ -430,8 +431,8 @@ static lw_status build(lfm3_build *b, lw_diag *d)
     return LW_OK;
 }
 
-static lw_status record(const lw_checkpoint *checkpoint, lw_plan *plan, void (*unused)(void *, const char *),
-                        void *context, lw_diag *d)
+static lw_status record(const lw_checkpoint *checkpoint, const lw_record_options *record_options,
+                        lw_plan *plan, lw_diag *d)
 {
     lfm3_config *c = lw_arena_take(&plan->arena, sizeof *c);
     if (c == NULL) return lw_fail(d, LW_NO_ROOM, "no memory for the model's config");
@@ -443,9 +444,7 @@ static lw_status record(const lw_checkpoint *checkpoint, lw_plan *plan, void (*u
     if (status != LW_OK) return status;
     lfm3_build b = { .c = c, .plan = plan, .names = names, .complete = true };
     status = build(&b, d);
-    for (size_t i = 0; status == LW_OK && unused != NULL && i < lw_names_unused_count(names); i++) {
-        unused(context, lw_names_unused(names, i));
-    }
+    if (status == LW_OK) lw_record_tell_unused(record_options, names);
     lw_names_free(names);
     return status;
 }

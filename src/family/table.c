@@ -8,6 +8,13 @@ extern const lw_family lw_family_lfm3;
 
 const lw_family *const lw_families[] = { &lw_family_lfm3, NULL };
 
+void lw_record_tell_unused(const lw_record_options *options, const lw_names *names)
+{
+    for (size_t i = 0; options->unused != NULL && i < lw_names_unused_count(names); i++) {
+        options->unused(options->context, lw_names_unused(names, i));
+    }
+}
+
 static bool family_has(const lw_family *family, const char *type)
 {
     for (size_t i = 0; family->model_types[i] != NULL; i++) {

@@ -130,8 +130,9 @@ lw_status lw_engine_open(const lw_checkpoint *checkpoint, const lw_engine_option
     lw_status status = lw_family_find(checkpoint, &family, d);
     if (status != LW_OK) return status;
     lw_plan plan;
-    lw_plan_init(&plan);
-    status = family->record(checkpoint, &plan, NULL, NULL, d);
+    status = lw_plan_init(&plan, d);
+    if (status != LW_OK) return status;
+    status = family->record(checkpoint, &(lw_record_options){ .head = false }, &plan, d);
     if (status != LW_OK) {
         lw_plan_deinit(&plan);
         return status;

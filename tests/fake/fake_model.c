@@ -2,6 +2,7 @@
 #include "fake_model.h"
 
 #include "lane/core_internal.h"
+#include "ops/record.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -162,7 +163,7 @@ static void page_copy(void *context, uint32_t group, uint32_t from, uint32_t to)
 void fake_open(fake_model *fake, const fake_options *options)
 {
     *fake = (fake_model){ .fault = FAKE_SOUND };
-    lw_plan_init(&fake->plan);
+    LW_ASSERT(lw_plan_init(&fake->plan, NULL) == LW_OK);
     const lw_wref w = lw_plan_weight(&fake->plan, &weight);
     const lw_sref kv = lw_plan_state_kv(&fake->plan, "kv", 1, 8, 0);
     lw_plan_state_kv(&fake->plan, "sliding", 1, 8, options->reach);

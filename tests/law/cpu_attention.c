@@ -83,8 +83,10 @@ static void *aligned_make(size_t bytes)
 /* Pages full of NaN, dealt to the lanes in order or in random order. */
 static store store_make(const streams *t, lw_rng *shuffle)
 {
-    store st = { .kv = { .page_bytes = lw_cpu_kv_page_bytes(t->s.heads_kv, t->s.head_dim) } };
-    st.tail.page_bytes = lw_cpu_tail_page_bytes((uint32_t)t->q_width);
+    const lw_state kv = { .kind = LW_STATE_KV, .heads = t->s.heads_kv, .width = t->s.head_dim };
+    const lw_state tail = { .kind = LW_STATE_TAIL, .heads = 1, .width = (uint32_t)t->q_width };
+    store st = { .kv = { .page_bytes = lw_state_page_bytes(&kv) } };
+    st.tail.page_bytes = lw_state_page_bytes(&tail);
     st.kv.bytes = aligned_make(POOL_PAGES * st.kv.page_bytes);
     st.tail.bytes = aligned_make(POOL_PAGES * st.tail.page_bytes);
     memset(st.kv.bytes, 0xFF, POOL_PAGES * st.kv.page_bytes);

@@ -52,9 +52,10 @@ static void bench_open(bench *b, const char *isa, uint32_t threads)
     const lw_family *family = NULL;
     *b = (bench){ .table = lw_device_find("cpu") };
     if (lw_checkpoint_open("models/lfm3-mlx4", &b->checkpoint, &d) != LW_OK) fail_msg("%s", d.text);
-    lw_plan_init(&b->plan);
+    assert_int_equal(lw_plan_init(&b->plan, NULL), LW_OK);
     if (lw_family_find(b->checkpoint, &family, &d) != LW_OK) fail_msg("%s", d.text);
-    if (family->record(b->checkpoint, &b->plan, NULL, NULL, &d) != LW_OK) fail_msg("%s", d.text);
+    const lw_record_options record = { .head = false };
+    if (family->record(b->checkpoint, &record, &b->plan, &d) != LW_OK) fail_msg("%s", d.text);
     const lw_device_options options = { .threads = threads, .isa = isa };
     if (b->table->open(&options, &b->device, &d) != LW_OK) fail_msg("%s", d.text);
     assert_int_equal(lw_page_pool_init(&b->pool, &b->plan, LANES, CONTEXT, ROWS_MAX, &d), LW_OK);

@@ -1,6 +1,7 @@
 /* The null device keeps the asynchronous contract: tickets in order, failures at the wait, everything
  * counted. */
 #include "device/null/null.h"
+#include "ops/record.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,7 +23,7 @@ typedef struct null_case {
 
 static void case_open(null_case *c)
 {
-    lw_plan_init(&c->plan);
+    assert_int_equal(lw_plan_init(&c->plan, NULL), LW_OK);
     const lw_wref w = lw_plan_weight(&c->plan, &weight);
     const lw_sref kv = lw_plan_state_kv(&c->plan, "kv", 1, 8, 0);
     lw_plan_entry_begin(&c->plan, "main");

@@ -3,7 +3,6 @@
  *
  * The linker hands this program's calls of the allocating functions to the __wrap_ ones below (see the
  * Makefile), and jansson is given them too. What other libraries allocate inside themselves never fails here.
- * A plan asserts that its own memory does not run out (ops/plan.h), so the arena of a plan is left alone.
  */
 #include "base/arena.h"
 #include "base/size.h"
@@ -35,15 +34,13 @@ enum {
 static struct {
     uint64_t blocks, mapped_bytes;
     uint64_t seen, fail_at;   /* fail_at 0: none */
-    const lw_arena *spared;   /* the arena of the plan that is being recorded */
-    bool is_sparing;
     bool fails_json;          /* what jansson asks for may be the n-th */
     bool is_of_json;          /* it was jansson that got nothing */
 } memory;
 
 static bool is_failing(void)
 {
-    if (memory.fail_at == 0 || memory.is_sparing) return false;
+    if (memory.fail_at == 0) return false;
     return ++memory.seen == memory.fail_at;
 }
 
@@ -61,9 +58,6 @@ char *__real_strdup(const char *text);
 void __real_free(void *block);
 void *__real_mmap(void *at, size_t bytes, int protection, int flags, int fd, off_t offset);
 int __real_munmap(void *at, size_t bytes);
-void __real_lw_plan_init(lw_plan *plan);
-void *__real_lw_arena_take_array(lw_arena *arena, size_t count, size_t item_bytes);
-char *__real_lw_arena_copy_text(lw_arena *arena, const char *bytes, size_t count);
 
 void *__wrap_malloc(size_t bytes);
 void *__wrap_calloc(size_t count, size_t bytes);
@@ -73,9 +67,6 @@ char *__wrap_strdup(const char *text);
 void __wrap_free(void *block);
 void *__wrap_mmap(void *at, size_t bytes, int protection, int flags, int fd, off_t offset);
 int __wrap_munmap(void *at, size_t bytes);
-void __wrap_lw_plan_init(lw_plan *plan);
-void *__wrap_lw_arena_take_array(lw_arena *arena, size_t count, size_t item_bytes);
-char *__wrap_lw_arena_copy_text(lw_arena *arena, const char *bytes, size_t count);
 
 int __wrap_asprintf(char **out, const char *format, ...) LW_PRINTF(2, 3);
 
@@ -134,28 +125,6 @@ int __wrap_munmap(void *at, size_t bytes)
     return __real_munmap(at, bytes);
 }
 
-void __wrap_lw_plan_init(lw_plan *plan)
-{
-    memory.spared = &plan->arena;
-    __real_lw_plan_init(plan);
-}
-
-void *__wrap_lw_arena_take_array(lw_arena *arena, size_t count, size_t item_bytes)
-{
-    memory.is_sparing = arena == memory.spared;
-    void *const taken = __real_lw_arena_take_array(arena, count, item_bytes);
-    memory.is_sparing = false;
-    return taken;
-}
-
-char *__wrap_lw_arena_copy_text(lw_arena *arena, const char *bytes, size_t count)
-{
-    memory.is_sparing = arena == memory.spared;
-    char *const copy = __real_lw_arena_copy_text(arena, bytes, count);
-    memory.is_sparing = false;
-    return copy;
-}
-
 static void *json_block(size_t bytes)
 {
     if (!memory.fails_json) return counted(__real_malloc(bytes));
@@ -205,7 +174,6 @@ static outcome try_failing(attempt *run, const void *context, uint64_t n)
     memory.fail_at = n;
     o.status = run(context, &o.diag);
     memory.fail_at = 0;
-    memory.spared = NULL;
     o.has_failed = memory.seen >= n;
     o.mistake = mistake_of(&o);
     if (lowest_free_descriptor() != fd) o.mistake = "keeps a descriptor";

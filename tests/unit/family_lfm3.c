@@ -29,8 +29,9 @@ static void the_plan_has_the_layers_of_the_config(void **state)
     lw_diag d = { "" };
     assert_int_equal(lw_family_find(checkpoint, &family, &d), LW_OK);
     assert_string_equal(family->name, "lfm3");
-    lw_plan_init(&plan);
-    if (family->record(checkpoint, &plan, NULL, NULL, &d) != LW_OK) fail_msg("%s", d.text);
+    assert_int_equal(lw_plan_init(&plan, NULL), LW_OK);
+    const lw_record_options record = { .head = false };
+    if (family->record(checkpoint, &record, &plan, &d) != LW_OK) fail_msg("%s", d.text);
     uint32_t counts[LW_OP_COUNT] = { 0 };
     for (uint32_t i = 0; i < plan.op_count; i++) counts[plan.ops[i].kind]++;
     assert_int_equal(counts[LW_OP_SHORT_CONV], 6);

@@ -4,6 +4,7 @@
 #include "lane/cache.h"
 
 #include "base/rng.h"
+#include "ops/record.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -25,7 +26,7 @@ static void bench_open(bench *b, uint64_t bytes_max)
 {
     static const uint32_t counts[] = { PAGES, PAGES };
     static const uint64_t page_bytes[] = { 10, 1 };
-    lw_plan_init(&b->plan);
+    assert_int_equal(lw_plan_init(&b->plan, NULL), LW_OK);
     lw_plan_state_kv(&b->plan, "full", 1, 8, 0);
     lw_plan_state_kv(&b->plan, "sliding", 1, 8, REACH);
     assert_int_equal(lw_page_pool_init_counts(&b->pool, &b->plan, counts, CONTEXT, NULL), LW_OK);

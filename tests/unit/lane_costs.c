@@ -1,6 +1,7 @@
 /* Window costs: keys that tell things apart, files that are whole or refused, folders that may not be
  * written. */
 #include "lane/costs.h"
+#include "ops/record.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -119,7 +120,7 @@ static void keys_tell_devices_and_shapes_apart(void **state)
     (void)state;
     char keys[4][LW_COSTS_KEY_CHARS + 1];
     lw_plan plan;
-    lw_plan_init(&plan);
+    assert_int_equal(lw_plan_init(&plan, NULL), LW_OK);
     plan.vocab = 100;
     lw_costs_key("cpu (avx2, 2 threads)", &plan, 512, keys[0]);
     lw_costs_key("cpu (avx2, 4 threads)", &plan, 512, keys[1]);

@@ -2,6 +2,7 @@
 #include "lane/pages.h"
 
 #include "base/rng.h"
+#include "ops/record.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,7 +14,7 @@ enum { CONTEXT = 2048, ROWS_MAX = 128 };
 
 static void plan_of(lw_plan *plan, uint32_t reach)
 {
-    lw_plan_init(plan);
+    assert_int_equal(lw_plan_init(plan, NULL), LW_OK);
     lw_plan_state_kv(plan, "full", 1, 8, 0);
     lw_plan_state_kv(plan, "sliding", 1, 8, reach);
     lw_plan_state_tail(plan, "conv", 8, 7);

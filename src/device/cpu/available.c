@@ -1,4 +1,4 @@
-/* Which instruction sets this CPU can run, and the sizes that all of them share: page layouts and scratch.
+/* Which instruction sets this CPU can run, and the sizes that all of them share.
  * A page of 64 positions holds, per kv head, keys as (head_dim, 64) and then values as (64, head_dim).
  */
 #include "device/cpu/row_kernels.h"
@@ -6,16 +6,6 @@
 #include "base/size.h"
 
 #include <fenv.h>
-
-size_t lw_cpu_kv_page_bytes(uint32_t heads_kv, uint32_t head_dim)
-{
-    return (size_t)heads_kv * head_dim * 2 * LW_PAGE_POSITIONS * sizeof(lw_bf16);
-}
-
-size_t lw_cpu_tail_page_bytes(uint32_t width)
-{
-    return (size_t)width * LW_PAGE_POSITIONS * sizeof(lw_bf16);
-}
 
 size_t lw__cpu_attend_queries(uint32_t heads, uint32_t heads_kv)
 {

@@ -99,9 +99,7 @@ static void cpu_describe(const lw_device *device, char *text, size_t text_bytes)
 
 static size_t state_page_bytes(const lw_state *state)
 {
-    const size_t bytes = state->kind == LW_STATE_KV ? lw_cpu_kv_page_bytes(state->heads, state->width)
-                                                    : lw_cpu_tail_page_bytes(state->width);
-    return size_round_up(bytes, ALIGN_BYTES);
+    return size_round_up(lw_state_page_bytes(state), ALIGN_BYTES);
 }
 
 static uint64_t cpu_page_bytes(const lw_device *device, const lw_plan *plan, uint32_t group)
@@ -139,12 +137,11 @@ static void release(const lw_checkpoint *checkpoint, const lw_weight *w)
 
 static bool is_matrix_op(lw_op_kind kind)
 {
-    return kind == LW_OP_EMBED || kind == LW_OP_LINEAR;
+    return kind == LW_OP_EMBED || kind == LW_OP_LINEAR || kind == LW_OP_EXPERT_LINEAR;
 }
 
-static lw_status weight_load(lw_exec *exec, const lw_op *op, lw_diag *d)
+static lw_status weight_load(lw_exec *exec, const lw_op *op, uint32_t index, lw_diag *d)
 {
-    const uint32_t index = op->weight.index;
     const lw_weight *w = &exec->plan->weights[index];
     if (is_matrix_op(op->kind)) {
         if (exec->weights[index] != NULL) return LW_OK;
@@ -160,12 +157,13 @@ static lw_status weights_load(lw_exec *exec, const lw_exec_options *options, lw_
     const lw_plan *plan = exec->plan;
     uint64_t total = 0, done = 0;
     for (uint32_t i = 0; i < plan->weight_count; i++) total += lw_weight_bytes(&plan->weights[i]);
-    for (uint32_t i = 0; i < plan->op_count; i++) {
-        const lw_op *op = &plan->ops[i];
-        if (op->weight.index == LW_NONE) continue;
-        const lw_weight *w = &plan->weights[op->weight.index];
-        const bool fresh = exec->weights[op->weight.index] == NULL && exec->vectors[op->weight.index] == NULL;
-        const lw_status status = weight_load(exec, op, d);
+    for (uint32_t i = 0; i < plan->op_count * LW_OP_WEIGHTS_MAX; i++) {
+        const lw_op *op = &plan->ops[i / LW_OP_WEIGHTS_MAX];
+        const uint32_t index = op->weights[i % LW_OP_WEIGHTS_MAX].index;
+        if (index == LW_NONE) continue;
+        const lw_weight *w = &plan->weights[index];
+        const bool fresh = exec->weights[index] == NULL && exec->vectors[index] == NULL;
+        const lw_status status = weight_load(exec, op, index, d);
         if (status != LW_OK) return status;
         if (!fresh) continue;
         release(options->checkpoint, w);
@@ -177,6 +175,7 @@ static lw_status weights_load(lw_exec *exec, const lw_exec_options *options, lw_
 
 /* ---- compiling: activations, pages, scratch ---- */
 
+/* A row of several slots is as many vectors, each as far apart as those of two rows with one slot. */
 static size_t value_stride(const lw_value *v)
 {
     return size_round_up(v->width, ALIGN_BYTES / sizeof(lw_bf16));
@@ -184,7 +183,7 @@ static size_t value_stride(const lw_value *v)
 
 static size_t value_bytes(const lw_exec *exec, const lw_value *v)
 {
-    const size_t rows = v->space == LW_SPACE_ROWS ? exec->rows_max : exec->wanted_max;
+    const size_t rows = (v->space == LW_SPACE_ROWS ? exec->rows_max : exec->wanted_max) * (size_t)v->slots;
     return size_round_up(rows * value_stride(v) * (v->type == LW_TYPE_F32 ? 4 : 2), ALIGN_BYTES);
 }
 
@@ -286,8 +285,8 @@ static lw_status scratch_make(lw_exec *exec, lw_diag *d)
     for (uint32_t i = 0; i < plan->op_count; i++) {
         const lw_op *op = &plan->ops[i];
         if (op->kind == LW_OP_LINEAR) {
-            const size_t bytes = lw_cpu_prepared_bytes(exec->device->kernels,
-                                                       plan->weights[op->weight.index].cols, exec->rows_max);
+            const size_t bytes = lw_cpu_prepared_bytes(
+                exec->device->kernels, plan->weights[op->weights[0].index].cols, exec->rows_max);
             exec->prepared_bytes = size_max(exec->prepared_bytes, bytes);
         }
         if (op->kind == LW_OP_ATTEND) {
@@ -335,11 +334,24 @@ static void cpu_exec_close(lw_exec *exec)
     free(exec);
 }
 
+static lw_status refuse_unknown_ops(const lw_plan *plan, lw_diag *d)
+{
+    for (uint32_t i = 0; i < plan->op_count; i++) {
+        const lw_op_kind kind = plan->ops[i].kind;
+        if (!lw__cpu_runs(kind)) {
+            return lw_fail(d, LW_UNSUPPORTED, "the cpu device does not have the model's op \"%s\" (layer %u)",
+                           lw_op_table[kind].name, plan->ops[i].layer);
+        }
+    }
+    return LW_OK;
+}
+
 static lw_status cpu_compile(lw_device *device, const lw_plan *plan, const lw_exec_options *options,
                              lw_exec **out, lw_diag *d)
 {
     *out = NULL;
     LW_ASSERT(options->rows_max > 0 && options->wanted_max > 0);
+    if (refuse_unknown_ops(plan, d) != LW_OK) return LW_UNSUPPORTED;
     lw_exec *exec = calloc(1, sizeof *exec);
     if (exec == NULL) return lw_fail(d, LW_NO_ROOM, "no memory for the compiled plan");
     lw_arena_init(&exec->arena, EXEC_BYTES_MAX);

@@ -62,6 +62,9 @@ void lw__cpu_unmap(void *bytes, size_t count);
 /* Fills places, wanted rows and sines from the batch. */
 lw_status lw__cpu_batch_begin(lw_exec *exec, const lw_batch *batch, lw_diag *d) LW_MUST_USE;
 
+/* Whether ops of this kind can run here. */
+bool lw__cpu_runs(lw_op_kind kind);
+
 /* Runs the ops [begin, end) of the plan over the batch in flight. */
 void lw__cpu_run_ops(lw_exec *exec, uint32_t begin, uint32_t end);
 

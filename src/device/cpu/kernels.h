@@ -127,10 +127,7 @@ typedef struct lw_cpu_kernels {
     void (*linear_run)(const lw_cpu_linear_args *args, unsigned part, unsigned parts);
 } lw_cpu_kernels;
 
-/* Bytes of one page of a state; the layout inside is the attention kernels' own and the same for every ISA.
- */
-size_t lw_cpu_kv_page_bytes(uint32_t heads_kv, uint32_t head_dim);
-size_t lw_cpu_tail_page_bytes(uint32_t width);
+/* Floats of scratch that one part of an attend call needs. */
 size_t lw_cpu_attend_scratch_floats(uint32_t heads, uint32_t heads_kv, uint32_t head_dim);
 
 extern const lw_cpu_kernels lw_cpu_generic;

@@ -17,7 +17,6 @@ static const lw_value *value_of(const lw_exec *exec, lw_ref x)
 
 static uint32_t space_rows(const lw_exec *exec, lw_space space)
 {
-    LW_ASSERT(space == LW_SPACE_ROWS || space == LW_SPACE_WANTED);
     return space == LW_SPACE_ROWS ? exec->batch->row_count : exec->wanted_count;
 }
 
@@ -65,7 +64,7 @@ static void embed_part(void *context, unsigned part, unsigned parts)
     lw_pool_share(run->rows, 1, part, parts, &begin, &end);
     for (size_t r = begin; r < end; r++) {
         const uint32_t token = (uint32_t)exec->batch->rows[r].token;
-        lw_cpu_weight_row(exec->weights[run->op->weight.index], 0, token,
+        lw_cpu_weight_row(exec->weights[run->op->weights[0].index], 0, token,
                           bf16_of(exec, run->op->out) + r * stride_of(exec, run->op->out));
     }
 }
@@ -82,7 +81,7 @@ static void run_norm(op_run *run)
     rms_norm_job job = {
         exec->device->kernels,
         { .x = bf16_of(exec, op->in[0]), .x_stride = stride_of(exec, op->in[0]), .y = bf16_of(exec, op->out),
-          .y_stride = stride_of(exec, op->out), .w = exec->vectors[op->weight.index], .rows = run->rows,
+          .y_stride = stride_of(exec, op->out), .w = exec->vectors[op->weights[0].index], .rows = run->rows,
           .width = value_of(exec, op->out)->width, .segment = op->p.norm.segment, .eps = op->p.norm.eps,
           .unit_offset = op->p.norm.unit_offset },
     };
@@ -93,7 +92,7 @@ static void run_linear(op_run *run)
 {
     lw_exec *exec = run->exec;
     const lw_op *op = run->op;
-    const lw_cpu_weight *weight = exec->weights[op->weight.index];
+    const lw_cpu_weight *weight = exec->weights[op->weights[0].index];
     linear_run_job job = {
         exec->device->kernels,
         { .weight = weight,
@@ -229,7 +228,7 @@ static void run_conv(op_run *run)
           .x_stride = stride_of(exec, op->in[0]),
           .y = bf16_of(exec, op->out),
           .y_stride = stride_of(exec, op->out),
-          .w = exec->vectors[op->weight.index],
+          .w = exec->vectors[op->weights[0].index],
           .pages = exec->pages[op->state.index],
           .places = exec->places[exec->plan->states[op->state.index].group],
           .rows = run->rows,
@@ -265,6 +264,11 @@ static void (*const runners[LW_OP_COUNT])(op_run *run) = {
     [LW_OP_SHORT_CONV] = run_conv,
     [LW_OP_TAKE_WANTED] = run_take_wanted,
 };
+
+bool lw__cpu_runs(lw_op_kind kind)
+{
+    return runners[kind] != NULL;
+}
 
 static void trace_op(const op_run *run)
 {

@@ -50,12 +50,11 @@ static uint64_t null_free_bytes(const lw_device *device)
 static uint64_t null_page_bytes(const lw_device *device, const lw_plan *plan, uint32_t group)
 {
     (void)device;
-    uint64_t numbers = 0;
+    uint64_t bytes = 0;
     for (uint32_t i = 0; i < plan->state_count; i++) {
-        const lw_state *s = &plan->states[i];
-        if (s->group == group) numbers += (uint64_t)s->heads * s->width * (s->kind == LW_STATE_KV ? 2 : 1);
+        if (plan->states[i].group == group) bytes += lw_state_page_bytes(&plan->states[i]);
     }
-    return numbers * LW_PAGE_POSITIONS * 2;
+    return bytes;
 }
 
 static void null_exec_close(lw_exec *exec)
