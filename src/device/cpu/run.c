@@ -1,52 +1,8 @@
 /* Walks a plan's ops: each becomes kernel arguments and one run on the pool (a linear may need two). */
-#include "base/float16.h"
-#include "device/cpu/exec.h"
+#include "device/cpu/run.h"
 
 #include <string.h>
 
-typedef struct op_run {
-    lw_exec *exec;
-    const lw_op *op;
-    uint32_t rows;
-} op_run;
-
-static const lw_value *value_of(const lw_exec *exec, lw_ref x)
-{
-    return &exec->plan->values[x.index];
-}
-
-static uint32_t space_rows(const lw_exec *exec, lw_space space)
-{
-    return space == LW_SPACE_ROWS ? exec->batch->row_count : exec->wanted_count;
-}
-
-static size_t stride_of(const lw_exec *exec, lw_ref x)
-{
-    return exec->buffers[value_of(exec, x)->base].stride;
-}
-
-static void *bytes_of(const lw_exec *exec, lw_ref x)
-{
-    const lw_value *v = value_of(exec, x);
-    const size_t item_bytes = v->type == LW_TYPE_F32 ? sizeof(float) : sizeof(lw_bf16);
-    return exec->buffers[v->base].bytes + v->offset * item_bytes;
-}
-
-static lw_bf16 *bf16_of(const lw_exec *exec, lw_ref x)
-{
-    LW_ASSERT(value_of(exec, x)->type == LW_TYPE_BF16);
-    return bytes_of(exec, x);
-}
-
-/* Every op has a pair: fill the kernel's arguments on the calling thread, then run the kernel on all parts.
- */
-#define KERNEL_PART(name, args_type) \
-    typedef struct name##_job { const lw_cpu_kernels *kernels; args_type args; } name##_job; \
-    static void name##_part(void *context, unsigned part, unsigned parts) \
-    { \
-        const name##_job *job = context; \
-        job->kernels->name(&job->args, part, parts); \
-    }
 KERNEL_PART(rms_norm, lw_cpu_norm_args)
 KERNEL_PART(rope, lw_cpu_rope_args)
 KERNEL_PART(head_gate, lw_cpu_gate_args)

@@ -1,0 +1,59 @@
+/* One op of the batch in flight: how a runner reaches its values, and how it runs a kernel on the pool. */
+#ifndef LW_DEVICE_CPU_RUN_H
+#define LW_DEVICE_CPU_RUN_H
+
+#include "base/float16.h"
+#include "device/cpu/exec.h"
+
+typedef struct op_run {
+    lw_exec *exec;
+    const lw_op *op;
+    uint32_t rows;               /* of the output's row space, or the input's where there is no output */
+} op_run;
+
+static inline const lw_value *value_of(const lw_exec *exec, lw_ref x)
+{
+    return &exec->plan->values[x.index];
+}
+
+static inline uint32_t space_rows(const lw_exec *exec, lw_space space)
+{
+    return space == LW_SPACE_ROWS ? exec->batch->row_count : exec->wanted_count;
+}
+
+/* Elements from one vector of a value to the next: slots of a row, then the next row. */
+static inline size_t stride_of(const lw_exec *exec, lw_ref x)
+{
+    return exec->buffers[value_of(exec, x)->base].stride;
+}
+
+static inline void *bytes_of(const lw_exec *exec, lw_ref x)
+{
+    const lw_value *v = value_of(exec, x);
+    const size_t item_bytes = v->type == LW_TYPE_F32 ? sizeof(float) : sizeof(lw_bf16);
+    return exec->buffers[v->base].bytes + v->offset * item_bytes;
+}
+
+static inline lw_bf16 *bf16_of(const lw_exec *exec, lw_ref x)
+{
+    LW_ASSERT(value_of(exec, x)->type == LW_TYPE_BF16);
+    return bytes_of(exec, x);
+}
+
+static inline float *f32_of(const lw_exec *exec, lw_ref x)
+{
+    LW_ASSERT(value_of(exec, x)->type == LW_TYPE_F32);
+    return bytes_of(exec, x);
+}
+
+/* A runner fills the kernel's arguments on the calling thread, then runs the kernel on all parts: a job and
+ * the function that the pool calls with it. */
+#define KERNEL_PART(name, args_type) \
+    typedef struct name##_job { const lw_cpu_kernels *kernels; args_type args; } name##_job; \
+    static void name##_part(void *context, unsigned part, unsigned parts) \
+    { \
+        const name##_job *job = context; \
+        job->kernels->name(&job->args, part, parts); \
+    }
+
+#endif
