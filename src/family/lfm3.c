@@ -7,20 +7,17 @@
  * a frequency, with head_dim in the exponent ("proportional"), whatever the config calls it.
  */
 #include "family/family.h"
-#include "model/names.h"
-#include "ops/record.h"
+#include "family/reader.h"
 
 #include <math.h>
 #include <string.h>
-
-enum { HEAD_DIM_MAX = 1024 };
 
 typedef enum layer_kind { LAYER_CONV, LAYER_FULL, LAYER_SLIDING } layer_kind;
 
 typedef struct lfm3_config {
     bool sandwich;              /* LFM3: branch outputs are normed before the add */
     uint32_t layer_count, width, ffn_width, vocab;
-    uint32_t heads, heads_kv, head_dim;
+    lw_attention_dims dims;
     uint32_t window;            /* keys that a sliding layer sees, its own included */
     uint32_t taps;              /* of the short convolution */
     float eps;
@@ -180,26 +177,6 @@ static lw_status read_rope(lw_config *config, lfm3_config *c, lw_diag *d)
     return LW_OK;
 }
 
-static lw_status read_attention(const lw_config *config, lfm3_config *c, lw_diag *d)
-{
-    lw_status status = lw_config_u32(config, "num_attention_heads", NULL, 4096, &c->heads, d);
-    if (status == LW_OK)
-        status = lw_config_u32(config, "num_key_value_heads", &c->heads, 4096, &c->heads_kv, d);
-    if (status != LW_OK) return status;
-    if (c->heads == 0 || c->heads_kv == 0 || c->heads % c->heads_kv != 0) {
-        return lw_fail(d, LW_BAD_MODEL,
-                       "%s: num_attention_heads %u is not a multiple of num_key_value_heads %u",
-                       lw_config_name(config), c->heads, c->heads_kv);
-    }
-    const uint32_t dim_default = c->width / c->heads;
-    status = lw_config_u32(config, "head_dim", &dim_default, HEAD_DIM_MAX, &c->head_dim, d);
-    if (status != LW_OK) return status;
-    if (c->head_dim < 2 || c->head_dim % 2 != 0) {
-        return lw_fail(d, LW_BAD_MODEL, "%s: head_dim %u is not even", lw_config_name(config), c->head_dim);
-    }
-    return LW_OK;
-}
-
 static lw_status read_config(lw_config *config, lfm3_config *c, lw_diag *d)
 {
     const double eps_default = 1e-5;
@@ -224,7 +201,7 @@ static lw_status read_config(lw_config *config, lfm3_config *c, lw_diag *d)
     }
     if (status == LW_OK)
         status = lw_config_bool(config, "tie_word_embeddings|tie_embedding", true, &c->tied, d);
-    if (status == LW_OK) status = read_attention(config, c, d);
+    if (status == LW_OK) status = lw_read_attention_dims(config, c->width, &c->dims, d);
     if (status == LW_OK) status = read_ffn_width(config, c, d);
     if (status == LW_OK) status = read_layers(config, c, d);
     if (status == LW_OK) status = read_rope(config, c, d);
@@ -256,75 +233,44 @@ static lw_status read_config(lw_config *config, lfm3_config *c, lw_diag *d)
 
 /* ---- the forward ---- */
 
-/* What recording carries along. */
-typedef struct lfm3_build {
-    const lfm3_config *c;
-    lw_plan *plan;
-    lw_names *names;
-    bool complete;             /* every weight so far was found; recording ops waits for all of them */
-} lfm3_build;
-
-static lw_wref matrix(lfm3_build *b, uint32_t rows, uint32_t cols, const char *part, uint32_t layer)
-{
-    lw_weight w;
-    if (!lw_names_matrix(b->names, &w, rows, cols, "layers.%u.%s", layer, part)) {
-        b->complete = false;
-        return (lw_wref){ LW_NONE };
-    }
-    return lw_plan_weight(b->plan, &w);
-}
-
-static lw_wref dense(lfm3_build *b, uint32_t rows, uint32_t cols, const char *part, uint32_t layer)
-{
-    lw_weight w;
-    if (!lw_names_dense(b->names, &w, rows, cols, "layers.%u.%s.weight", layer, part)) {
-        b->complete = false;
-        return (lw_wref){ LW_NONE };
-    }
-    return lw_plan_weight(b->plan, &w);
-}
-
 /* The output gate's own width tells whether it is one scalar a head or one a column. */
-static lw_wref gate_matrix(lfm3_build *b, uint32_t layer)
+static lw_wref gate_matrix(lw_reader *r, const lfm3_config *c, uint32_t layer)
 {
     lw_weight w;
-    const uint32_t columns = b->c->heads * b->c->head_dim;
-    if (!lw_names_matrix_any_rows(b->names, &w, b->c->width, "layers.%u.self_attn.gate_proj", layer)) {
-        b->complete = false;
-        return (lw_wref){ LW_NONE };
-    }
-    const uint32_t rows = w.rows == columns ? columns : b->c->heads;
-    return matrix(b, rows, b->c->width, "self_attn.gate_proj", layer);
+    const uint32_t columns = c->dims.heads * c->dims.head_dim;
+    const bool found =
+        lw_names_matrix_any_rows(r->names, &w, c->width, "layers.%u.self_attn.gate_proj", layer);
+    const uint32_t rows = found && w.rows == columns ? columns : c->dims.heads;
+    return lw_read_matrix(r, rows, c->width, "layers.%u.self_attn.gate_proj", layer);
 }
 
-static void read_layer(lfm3_build *b, lfm3_layer *w, uint32_t i)
+static void read_layer(lw_reader *r, const lfm3_config *c, lfm3_layer *w, uint32_t i)
 {
-    const lfm3_config *c = b->c;
-    const uint32_t q_width = c->heads * c->head_dim, kv_width = c->heads_kv * c->head_dim;
-    w->norm_in = dense(b, 1, c->width, "operator_norm", i);
-    w->norm_ffn = dense(b, 1, c->width, "ffn_norm", i);
+    const uint32_t q_width = c->dims.heads * c->dims.head_dim, kv_width = c->dims.heads_kv * c->dims.head_dim;
+    w->norm_in = lw_read_dense(r, 1, c->width, "layers.%u.operator_norm.weight", i);
+    w->norm_ffn = lw_read_dense(r, 1, c->width, "layers.%u.ffn_norm.weight", i);
     if (c->sandwich) {
-        w->norm_branch = dense(b, 1, c->width, "post_operator_norm", i);
-        w->norm_ffn_out = dense(b, 1, c->width, "post_ffn_norm", i);
+        w->norm_branch = lw_read_dense(r, 1, c->width, "layers.%u.post_operator_norm.weight", i);
+        w->norm_ffn_out = lw_read_dense(r, 1, c->width, "layers.%u.post_ffn_norm.weight", i);
     }
     if (c->kinds[i] == LAYER_CONV) {
-        w->conv_in = matrix(b, 3 * c->width, c->width, "conv.in_proj", i);
-        w->conv = dense(b, c->width, c->taps, "conv.conv", i);
-        w->conv_out = matrix(b, c->width, c->width, "conv.out_proj", i);
+        w->conv_in = lw_read_matrix(r, 3 * c->width, c->width, "layers.%u.conv.in_proj", i);
+        w->conv = lw_read_dense(r, c->width, c->taps, "layers.%u.conv.conv.weight", i);
+        w->conv_out = lw_read_matrix(r, c->width, c->width, "layers.%u.conv.out_proj", i);
     } else {
         lfm3_attention *a = &w->attention;
-        a->q = matrix(b, q_width, c->width, "self_attn.q_proj", i);
-        a->k = matrix(b, kv_width, c->width, "self_attn.k_proj", i);
-        a->v = matrix(b, kv_width, c->width, "self_attn.v_proj", i);
+        a->q = lw_read_matrix(r, q_width, c->width, "layers.%u.self_attn.q_proj", i);
+        a->k = lw_read_matrix(r, kv_width, c->width, "layers.%u.self_attn.k_proj", i);
+        a->v = lw_read_matrix(r, kv_width, c->width, "layers.%u.self_attn.v_proj", i);
         a->has_gate = c->sandwich;
-        if (a->has_gate) a->gate = gate_matrix(b, i);
-        a->out = matrix(b, c->width, q_width, "self_attn.out_proj", i);
-        a->q_norm = dense(b, 1, c->head_dim, "self_attn.q_layernorm", i);
-        a->k_norm = dense(b, 1, c->head_dim, "self_attn.k_layernorm", i);
+        if (a->has_gate) a->gate = gate_matrix(r, c, i);
+        a->out = lw_read_matrix(r, c->width, q_width, "layers.%u.self_attn.out_proj", i);
+        a->q_norm = lw_read_dense(r, 1, c->dims.head_dim, "layers.%u.self_attn.q_layernorm.weight", i);
+        a->k_norm = lw_read_dense(r, 1, c->dims.head_dim, "layers.%u.self_attn.k_layernorm.weight", i);
     }
-    w->w1 = matrix(b, c->ffn_width, c->width, "feed_forward.w1", i);
-    w->w3 = matrix(b, c->ffn_width, c->width, "feed_forward.w3", i);
-    w->w2 = matrix(b, c->width, c->ffn_width, "feed_forward.w2", i);
+    w->w1 = lw_read_matrix(r, c->ffn_width, c->width, "layers.%u.feed_forward.w1", i);
+    w->w3 = lw_read_matrix(r, c->ffn_width, c->width, "layers.%u.feed_forward.w3", i);
+    w->w2 = lw_read_matrix(r, c->width, c->ffn_width, "layers.%u.feed_forward.w2", i);
 }
 
 static lw_ref conv_block(lw_plan *p, const lfm3_config *c, const lfm3_layer *w, lw_ref h)
@@ -346,12 +292,12 @@ static lw_ref attention_block(lw_plan *p, const lfm3_config *c, const lfm3_layer
     lw_ref q = lw_plan_linear(p, h, a->q, LW_TYPE_BF16);                    /* (rows, heads, head_dim) */
     lw_ref k = lw_plan_linear(p, h, a->k, LW_TYPE_BF16);                    /* (rows, heads_kv, head_dim) */
     const lw_ref v = lw_plan_linear(p, h, a->v, LW_TYPE_BF16);
-    q = lw_plan_rope(p, lw_plan_rms_norm(p, q, a->q_norm, c->eps, false), c->heads, table);
-    k = lw_plan_rope(p, lw_plan_rms_norm(p, k, a->k_norm, c->eps, false), c->heads_kv, table);
-    const lw_sref kv = lw_plan_state_kv(p, sliding ? "sliding" : "full", c->heads_kv, c->head_dim,
+    q = lw_plan_rope(p, lw_plan_rms_norm(p, q, a->q_norm, c->eps, false), c->dims.heads, table);
+    k = lw_plan_rope(p, lw_plan_rms_norm(p, k, a->k_norm, c->eps, false), c->dims.heads_kv, table);
+    const lw_sref kv = lw_plan_state_kv(p, sliding ? "sliding" : "full", c->dims.heads_kv, c->dims.head_dim,
                                         sliding ? c->window : 0);
     lw_plan_kv_store(p, kv, k, v);
-    lw_ref o = lw_plan_attend(p, kv, q, c->heads, (float)(1.0 / sqrt((double)c->head_dim)));
+    lw_ref o = lw_plan_attend(p, kv, q, c->dims.heads, (float)(1.0 / sqrt((double)c->dims.head_dim)));
     if (a->has_gate) o = lw_plan_head_gate(p, o, lw_plan_linear(p, h, a->gate, LW_TYPE_BF16));
     return lw_plan_linear(p, o, a->out, LW_TYPE_BF16);
 }
@@ -382,52 +328,49 @@ static lw_ref layer(lw_plan *p, const lfm3_config *c, const lfm3_layer *w, lw_re
 /* Both rotary tables pair (i, i + head_dim / 2); a frequency of 0 leaves its pair alone. */
 static void rope_tables(lw_plan *p, const lfm3_config *c, uint32_t tables[2])
 {
-    double frequency[HEAD_DIM_MAX / 2] = { 0 };
-    const uint32_t half = c->head_dim / 2;
+    double frequency[LW_ROPE_HALF_MAX] = { 0 };
+    const uint32_t half = c->dims.head_dim / 2;
     const uint32_t turning = (uint32_t)(c->full_share * half);
     for (uint32_t i = 0; i < half; i++) {
-        frequency[i] = i < turning ? pow(c->full_theta, -2.0 * i / c->head_dim) : 0.0;
+        frequency[i] = i < turning ? pow(c->full_theta, -2.0 * i / c->dims.head_dim) : 0.0;
     }
     tables[0] = lw_plan_rope_table(p, frequency, half);
-    for (uint32_t i = 0; i < half; i++) frequency[i] = pow(c->sliding_theta, -2.0 * i / c->head_dim);
+    for (uint32_t i = 0; i < half; i++) frequency[i] = pow(c->sliding_theta, -2.0 * i / c->dims.head_dim);
     tables[1] = lw_plan_rope_table(p, frequency, half);
 }
 
-static void forward(const lfm3_build *b, const lfm3_layer *layers, lw_wref embed, lw_wref head, lw_wref norm)
+/* Weights that are no layer's. */
+typedef struct lfm3_ends { lw_wref embed, head, norm; } lfm3_ends;
+
+static void forward(lw_plan *p, const lfm3_config *c, const lfm3_layer *layers, const lfm3_ends *ends)
 {
-    lw_plan *p = b->plan;
     uint32_t tables[2];
-    rope_tables(p, b->c, tables);
+    rope_tables(p, c, tables);
     lw_plan_entry_begin(p, "main");
-    lw_ref x = lw_plan_embed(p, embed);
-    for (uint32_t i = 0; i < b->c->layer_count; i++) {
+    lw_ref x = lw_plan_embed(p, ends->embed);
+    for (uint32_t i = 0; i < c->layer_count; i++) {
         p->layer = i;
-        x = layer(p, b->c, &layers[i], x, tables);
+        x = layer(p, c, &layers[i], x, tables);
     }
-    x = lw_plan_rms_norm(p, x, norm, b->c->eps, false);
-    const lw_ref logits = lw_plan_linear(p, x, head, LW_TYPE_F32);
+    x = lw_plan_rms_norm(p, x, ends->norm, c->eps, false);
+    const lw_ref logits = lw_plan_linear(p, x, ends->head, LW_TYPE_F32);
     lw_plan_name(p, logits, "logits");
     lw_plan_entry_end(p, logits);
 }
 
-static lw_status build(lfm3_build *b, lw_diag *d)
+static lw_status build(lw_reader *r, const lfm3_config *c, lw_diag *d)
 {
-    const lfm3_config *c = b->c;
-    lfm3_layer *layers = lw_arena_take_array(&b->plan->arena, c->layer_count, sizeof *layers);
+    lfm3_layer *layers = lw_arena_take_array(&r->plan->arena, c->layer_count, sizeof *layers);
     if (layers == NULL) return lw_fail(d, LW_NO_ROOM, "no memory for %u layers", c->layer_count);
-    lw_weight embed, head, norm;
-    b->complete = lw_names_matrix(b->names, &embed, c->vocab, c->width, "embed_tokens") && b->complete;
-    b->complete = lw_names_dense(b->names, &norm, 1, c->width, "embedding_norm.weight") && b->complete;
-    head = embed;
-    if (!c->tied)
-        b->complete = lw_names_matrix(b->names, &head, c->vocab, c->width, "lm_head") && b->complete;
-    for (uint32_t i = 0; i < c->layer_count; i++) read_layer(b, &layers[i], i);
-    const lw_status status = lw_names_finish(b->names, d);
+    lfm3_ends ends;
+    ends.embed = lw_read_matrix(r, c->vocab, c->width, "embed_tokens");
+    ends.norm = lw_read_dense(r, 1, c->width, "embedding_norm.weight");
+    ends.head = c->tied ? ends.embed : lw_read_matrix(r, c->vocab, c->width, "lm_head");
+    for (uint32_t i = 0; i < c->layer_count; i++) read_layer(r, c, &layers[i], i);
+    const lw_status status = lw_names_finish(r->names, d);
     if (status != LW_OK) return status;
-    LW_ASSERT(b->complete);
-    const lw_wref table = lw_plan_weight(b->plan, &embed);
-    forward(b, layers, table, c->tied ? table : lw_plan_weight(b->plan, &head),
-            lw_plan_weight(b->plan, &norm));
+    LW_ASSERT(r->is_complete);
+    forward(r->plan, c, layers, &ends);
     return LW_OK;
 }
 
@@ -442,8 +385,8 @@ static lw_status record(const lw_checkpoint *checkpoint, const lw_record_options
     const lw_names_options options = { .prefixes = prefixes, .aliases = aliases, .ignored = ignored };
     status = lw_names_make(checkpoint, &options, &names, d);
     if (status != LW_OK) return status;
-    lfm3_build b = { .c = c, .plan = plan, .names = names, .complete = true };
-    status = build(&b, d);
+    lw_reader reader = { .plan = plan, .names = names, .is_complete = true };
+    status = build(&reader, c, d);
     if (status == LW_OK) lw_record_tell_unused(record_options, names);
     lw_names_free(names);
     return status;
