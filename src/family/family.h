@@ -12,8 +12,8 @@
 typedef struct lw_record_options {
     bool head; /* the draft head too, where the checkpoint has one: then the forward keeps for every row
                   what the head reads */
-    void (*unused)(void *context,
-                   const char *name); /* told of each tensor that was not asked for; may be NULL */
+    void (*unused)(void *context, const char *name); /* each tensor that was not asked for; may be NULL */
+    void (*note)(void *context, const char *text);   /* what was decided for this checkpoint; may be NULL */
     void *context;
 } lw_record_options;
 
@@ -27,6 +27,7 @@ typedef struct lw_family {
 
 /* Tells options' unused of what nobody asked names for. For families. */
 void lw_record_tell_unused(const lw_record_options *options, const lw_names *names);
+void lw_record_note(const lw_record_options *options, const char *format, ...) LW_PRINTF(2, 3);
 
 /* NULL-terminated. */
 extern const lw_family *const lw_families[];

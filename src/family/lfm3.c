@@ -292,8 +292,8 @@ static lw_ref attention_block(lw_plan *p, const lfm3_config *c, const lfm3_layer
     lw_ref q = lw_plan_linear(p, h, a->q, LW_TYPE_BF16);                    /* (rows, heads, head_dim) */
     lw_ref k = lw_plan_linear(p, h, a->k, LW_TYPE_BF16);                    /* (rows, heads_kv, head_dim) */
     const lw_ref v = lw_plan_linear(p, h, a->v, LW_TYPE_BF16);
-    q = lw_plan_rope(p, lw_plan_rms_norm(p, q, a->q_norm, c->eps, false), c->dims.heads, table);
-    k = lw_plan_rope(p, lw_plan_rms_norm(p, k, a->k_norm, c->eps, false), c->dims.heads_kv, table);
+    q = lw_plan_rope(p, lw_plan_rms_norm(p, q, a->q_norm, c->eps, LW_NORM_TWICE), c->dims.heads, table);
+    k = lw_plan_rope(p, lw_plan_rms_norm(p, k, a->k_norm, c->eps, LW_NORM_TWICE), c->dims.heads_kv, table);
     const lw_sref kv = lw_plan_state_kv(p, sliding ? "sliding" : "full", c->dims.heads_kv, c->dims.head_dim,
                                         sliding ? c->window : 0);
     lw_plan_kv_store(p, kv, k, v);
@@ -305,21 +305,21 @@ static lw_ref attention_block(lw_plan *p, const lfm3_config *c, const lfm3_layer
 static lw_ref layer(lw_plan *p, const lfm3_config *c, const lfm3_layer *w, lw_ref x, const uint32_t tables[2])
 {
     const layer_kind kind = c->kinds[p->layer];
-    lw_ref h = lw_plan_rms_norm(p, x, w->norm_in, c->eps, false);
+    lw_ref h = lw_plan_rms_norm(p, x, w->norm_in, c->eps, LW_NORM_TWICE);
     h = kind == LAYER_CONV ? conv_block(p, c, w, h)
                            : attention_block(p, c, w, h, kind == LAYER_SLIDING, tables);
     if (p->layer + 1 == c->layer_count) { /* nothing past this point reads other rows */
         x = lw_plan_take_wanted(p, x);
         h = lw_plan_take_wanted(p, h);
     }
-    if (c->sandwich) h = lw_plan_rms_norm(p, h, w->norm_branch, c->eps, false);
+    if (c->sandwich) h = lw_plan_rms_norm(p, h, w->norm_branch, c->eps, LW_NORM_TWICE);
     x = lw_plan_add(p, x, h);
 
-    h = lw_plan_rms_norm(p, x, w->norm_ffn, c->eps, false);
+    h = lw_plan_rms_norm(p, x, w->norm_ffn, c->eps, LW_NORM_TWICE);
     const lw_ref gate = lw_plan_linear(p, h, w->w1, LW_TYPE_BF16);
     const lw_ref up = lw_plan_linear(p, h, w->w3, LW_TYPE_BF16);
     h = lw_plan_linear(p, lw_plan_swiglu(p, gate, up), w->w2, LW_TYPE_BF16);
-    if (c->sandwich) h = lw_plan_rms_norm(p, h, w->norm_ffn_out, c->eps, false);
+    if (c->sandwich) h = lw_plan_rms_norm(p, h, w->norm_ffn_out, c->eps, LW_NORM_TWICE);
     x = lw_plan_add(p, x, h);
     lw_plan_name(p, x, "layer.%u", p->layer);
     return x;
@@ -352,7 +352,7 @@ static void forward(lw_plan *p, const lfm3_config *c, const lfm3_layer *layers, 
         p->layer = i;
         x = layer(p, c, &layers[i], x, tables);
     }
-    x = lw_plan_rms_norm(p, x, ends->norm, c->eps, false);
+    x = lw_plan_rms_norm(p, x, ends->norm, c->eps, LW_NORM_TWICE);
     const lw_ref logits = lw_plan_linear(p, x, ends->head, LW_TYPE_F32);
     lw_plan_name(p, logits, "logits");
     lw_plan_entry_end(p, logits);

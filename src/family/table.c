@@ -1,18 +1,30 @@
 /* The families, and what all of them share: finding one, its context and its end tokens. */
 #include "family/family.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-extern const lw_family lw_family_lfm3;
+extern const lw_family lw_family_lfm3, lw_family_qwen3_5;
 
-const lw_family *const lw_families[] = { &lw_family_lfm3, NULL };
+const lw_family *const lw_families[] = { &lw_family_lfm3, &lw_family_qwen3_5, NULL };
 
 void lw_record_tell_unused(const lw_record_options *options, const lw_names *names)
 {
     for (size_t i = 0; options->unused != NULL && i < lw_names_unused_count(names); i++) {
         options->unused(options->context, lw_names_unused(names, i));
     }
+}
+
+void lw_record_note(const lw_record_options *options, const char *format, ...)
+{
+    if (options->note == NULL) return;
+    char text[256];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    options->note(options->context, text);
 }
 
 static bool family_has(const lw_family *family, const char *type)

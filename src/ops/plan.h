@@ -86,6 +86,13 @@ extern const lw_op_facts lw_op_table[LW_OP_COUNT];
 
 enum { LW_OP_INPUTS_MAX = 3, LW_OP_WEIGHTS_MAX = 3, LW_TOP_MAX = 64 };
 
+/* How a norm's weights meet the normed value r. */
+typedef enum lw_norm_scale {
+    LW_NORM_TWICE,   /* bf(w * bf(r)) */
+    LW_NORM_ONCE,    /* bf(w * r) */
+    LW_NORM_UNIT,    /* bf((1 + w) * r) */
+} lw_norm_scale;
+
 /* How a router scores its experts before it takes the best. */
 typedef enum lw_router {
     LW_ROUTER_SOFTMAX,   /* scores are softmax(logits); the chosen ones are renormalised to sum 1 */
@@ -112,7 +119,7 @@ typedef struct lw_op {
     lw_sref anchor;                    /* of recurrences, beside their steps */
     uint32_t layer;                    /* for people: which layer recorded it */
     union {
-        struct { uint32_t segment; float eps; bool unit_offset; } norm;   /* columns per segment */
+        struct { uint32_t segment; float eps; lw_norm_scale scale; } norm; /* columns per segment */
         struct { uint32_t segment; float eps; bool gate_first; } norm_gate;
         struct { uint32_t heads, head_dim, table; } rope;                 /* index into plan->ropes */
         /* window 0: all; keys before position `first` do not exist */

@@ -178,7 +178,7 @@ static uint32_t vector_length(const lw_plan *plan, lw_wref w)
     return weight_of(plan, w)->rows * weight_of(plan, w)->cols;
 }
 
-lw_ref lw_plan_rms_norm(lw_plan *plan, lw_ref x, lw_wref weight, float eps, bool unit_offset)
+lw_ref lw_plan_rms_norm(lw_plan *plan, lw_ref x, lw_wref weight, float eps, lw_norm_scale scale)
 {
     const lw_value in = *value(plan, x);
     const uint32_t segment = vector_length(plan, weight);
@@ -188,7 +188,7 @@ lw_ref lw_plan_rms_norm(lw_plan *plan, lw_ref x, lw_wref weight, float eps, bool
     op->weights[0] = weight;
     op->p.norm.segment = segment;
     op->p.norm.eps = eps;
-    op->p.norm.unit_offset = unit_offset;
+    op->p.norm.scale = scale;
     return op->out;
 }
 

@@ -25,7 +25,7 @@ lw_ref lw_plan_view(lw_plan *plan, lw_ref x, uint32_t offset, uint32_t width);
 /* ---- ops ---- */
 
 lw_ref lw_plan_embed(lw_plan *plan, lw_wref table);
-lw_ref lw_plan_rms_norm(lw_plan *plan, lw_ref x, lw_wref weight, float eps, bool unit_offset);
+lw_ref lw_plan_rms_norm(lw_plan *plan, lw_ref x, lw_wref weight, float eps, lw_norm_scale scale);
 /* weight's elements are one segment, or a whole number of segments that x's columns then equal. */
 typedef struct lw_norm_gate { uint32_t segment; float eps; bool gate_first; } lw_norm_gate;
 lw_ref lw_plan_norm_gate(lw_plan *plan, lw_ref x, lw_ref gate, lw_wref weight, lw_norm_gate params);

@@ -12,7 +12,7 @@ enum { PAD = 24 }; /* columns between rows, which no kernel may touch */
 typedef struct rows_case {
     const lw_cpu_kernels *kernels;
     size_t width, segment, heads, half, gates;
-    bool unit_offset;
+    lw_norm_scale scale;
     lw_bf16 *a, *b;             /* (rows, width) */
     float *w, *cosines, *sines; /* [segment], (rows, half) twice */
     lw_bf16 *alone;             /* (rows, width): each row by itself, in one part */
@@ -27,7 +27,7 @@ static void run_norm(const rows_case *c, size_t first, size_t rows, unsigned par
     const lw_cpu_norm_args args = {
         .x = c->a + first * c->width, .x_stride = c->width, .y = y, .y_stride = stride, .w = c->w,
         .rows = (uint32_t)rows, .width = (uint32_t)c->width, .segment = (uint32_t)c->segment, .eps = 1e-5f,
-        .unit_offset = c->unit_offset,
+        .scale = c->scale,
     };
     LAW_RUN(c->kernels->rms_norm, &args, parts);
 }
@@ -157,7 +157,7 @@ static void law_of_isa(const lw_cpu_kernels *kernels)
     for (size_t i = 0; i < count; i++) {
         for (size_t j = 0; j < sizeof runs / sizeof runs[0]; j++) {
             rows_case c = case_make(kernels, &rng, shapes[i][0], shapes[i][1]);
-            c.unit_offset = i % 2 == 1;
+            c.scale = (lw_norm_scale)(i % 3);
             check_rows(&c, runs[j], &rng);
             c.gates = c.width;
             if (runs[j] == run_gate) check_rows(&c, run_gate, &rng);
@@ -179,8 +179,8 @@ static double *unpack(const lw_bf16 *x, size_t width)
     return law_doubles_of_bf(x, width * TRUTH_ROWS);
 }
 
-/* bf(w bf(r)): both roundings are relative to the result, (1 + u)^2 - 1 <= 2.01 u; the chain of squares, its
- * tree, the root, the division and the two products together stay within (width + 16) eps of it. */
+/* Two roundings to bf16 are relative to the result, (1 + u)^2 - 1 <= 2.01 u, one is u; the chain of squares,
+ * its tree, the root, the division and the two products together stay within (width + 16) eps of it. */
 static law_score truth_norm(const rows_case *c, size_t segment)
 {
     law_score score = { 0 };
@@ -192,9 +192,10 @@ static law_score truth_norm(const rows_case *c, size_t segment)
     const double eps = ((double)c->segment + 16) * REF_EPS_F32;
     for (size_t row = 0; row < TRUTH_ROWS; row++) {
         const double *at = x + row * c->width;
-        ref_rms_norm(&(ref_norm){ at, w, c->width, segment, (double)1e-5f, c->unit_offset }, want);
+        ref_rms_norm(&(ref_norm){ at, w, c->width, segment, (double)1e-5f, c->scale == LW_NORM_UNIT }, want);
         for (size_t i = 0; i < c->width; i++) {
-            const double bound = (2.01 * REF_EPS_BF16 + eps) * fabs(want[i]) + REF_TINY_BF16;
+            const double roundings = c->scale == LW_NORM_TWICE ? 2.01 : 1.01;
+            const double bound = (roundings * REF_EPS_BF16 + eps) * fabs(want[i]) + REF_TINY_BF16;
             law_compare(&score, y[row * c->width + i], want[i], bound);
         }
     }
@@ -208,9 +209,9 @@ static law_score truth_norm(const rows_case *c, size_t segment)
 static void truth_norm_of_isa(const lw_cpu_kernels *kernels)
 {
     lw_rng rng = law_rng(0x202);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         rows_case c = case_make(kernels, &rng, 512, 4);
-        c.unit_offset = i == 1;
+        c.scale = (lw_norm_scale)i;
         const law_score right = truth_norm(&c, c.segment), wrong = truth_norm(&c, c.width);
         print_message("%s rms_norm: worst %.3f of its bound\n", kernels->isa, right.worst);
         assert_int_equal(right.over, 0);

@@ -17,7 +17,7 @@ typedef struct lw_cpu_norm_args {
     const float *w;                     /* [segment] */
     uint32_t rows, width, segment;      /* width is a multiple of segment; each segment is normed by itself */
     float eps;
-    bool unit_offset;                   /* bf((1 + w) * r) instead of bf(w * bf(r)) */
+    lw_norm_scale scale;
 } lw_cpu_norm_args;
 
 /* add, mul, swiglu (a is the gate), elementwise. */

@@ -64,7 +64,8 @@ static void norm_segment(const lw_cpu_norm_args *args, const lw_bf16 *x, lw_bf16
     for (size_t i = 0; i < width; i += SIMD_WIDTH) {
         const simd_f r = simd_mul(simd_load_bf_some(x + i, width - i), scale);
         const simd_f w = simd_load_some(args->w + i, width - i);
-        const simd_f out = args->unit_offset ? simd_mul(simd_add(one, w), r) : simd_mul(w, simd_round_bf(r));
+        const simd_f by = args->scale == LW_NORM_UNIT ? simd_add(one, w) : w;
+        const simd_f out = simd_mul(by, args->scale == LW_NORM_TWICE ? simd_round_bf(r) : r);
         simd_store_bf_some(y + i, out, width - i);
     }
 }

@@ -39,7 +39,7 @@ static void run_norm(op_run *run)
         { .x = bf16_of(exec, op->in[0]), .x_stride = stride_of(exec, op->in[0]), .y = bf16_of(exec, op->out),
           .y_stride = stride_of(exec, op->out), .w = exec->vectors[op->weights[0].index], .rows = run->rows,
           .width = value_of(exec, op->out)->width, .segment = op->p.norm.segment, .eps = op->p.norm.eps,
-          .unit_offset = op->p.norm.unit_offset },
+          .scale = op->p.norm.scale },
     };
     lw_pool_run(exec->device->pool, rms_norm_part, &job);
 }
