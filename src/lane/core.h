@@ -9,6 +9,7 @@
  *     WAITING -> FILLING          lw__seats_fill: a lane is free and its pages can be promised
  *     FILLING -> RUNNING          lw__round_commit: the prompt's last row is kept
  *     RUNNING -> ended            lw__round_commit: end id, limit, or false from token()
+ *     RUNNING -> ended            lw_core_finish: its reader has what it wants
  *     FILLING -> ended            lw__round_commit: a prompt without a reply
  *     any     -> ended (error)    lw_core_cancel; a forward that failed; logits that are not finite
  *
@@ -111,8 +112,8 @@ typedef struct lw_end_event {
     lw_request_counts counts;
 } lw_end_event;
 
-/* Borrowed from submit until end() is called. The callbacks run inside lw_core_round and lw_core_cancel and
- * call no function of the core. */
+/* Borrowed from submit until end() is called. The callbacks run inside lw_core_round, lw_core_cancel
+ * and lw_core_finish, and call no function of the core. */
 typedef struct lw_request {
     const int32_t *prompt;
     uint32_t prompt_count;
@@ -156,6 +157,11 @@ lw_status lw_core_submit(lw_core *core, const lw_request *request, uint64_t *id,
 
 /* Ends a request between rounds; its lane is free at once. False: it has ended already. */
 bool lw_core_cancel(lw_core *core, uint64_t id);
+
+/* Ends a running request between rounds like one that ended by itself: its lane is free at once, and what is
+ * kept for later prompts is its prompt and the first `kept` tokens of its reply, as far as they have rows.
+ * False: it does not run. */
+bool lw_core_finish(lw_core *core, uint64_t id, uint32_t kept);
 
 /* A paused request keeps its lane and brings no rows once its prompt is filled: its reader is behind. Between
  * rounds; false: it has ended already. */
