@@ -149,12 +149,14 @@ void lw__reply_end(lw_reply *reply, lw_end end, lw_result result);
 bool lw__reply_is_held(const lw_reply *reply);
 
 /* Opens the lanes and fills in what only they know of the model's facts. */
-lw_status lw__rounds_open(lw_model *model, const lw_family *family, lw_diag *d) LW_MUST_USE;
+lw_status lw__rounds_open(lw_model *model, lw_diag *d) LW_MUST_USE;
 void lw__rounds_close(lw__rounds *rounds);
 /* LW_RESULT_BUSY: the queue is full. */
 lw_result lw__rounds_add(lw__rounds *rounds, lw_reply *reply, lw_error *error);
 /* Ends reply now; its lane is free. */
 void lw__rounds_remove(lw_reply *reply);
+/* The same, and later prompts may resume after its first `kept` tokens. */
+void lw__rounds_finish(lw_reply *reply, uint32_t kept);
 /* Looks again at whether the reply is held. */
 void lw__rounds_hold(lw_reply *reply);
 lw_result lw__rounds_step(lw__rounds *rounds, bool *worked, lw_error *error);

@@ -122,7 +122,7 @@ static lw_status parts_open(lw_model *model, const char *dir, lw_diag *d)
     if (status == LW_OK) status = lw_family_find(model->checkpoint, &family, d);
     if (status == LW_OK) status = texts_open(model, dir, d);
     if (status == LW_OK) status = sampling_read(model, d);
-    if (status == LW_OK) status = lw__rounds_open(model, family, d);
+    if (status == LW_OK) status = lw__rounds_open(model, d);
     if (status == LW_OK) facts_fill(model, family);
     return status;
 }

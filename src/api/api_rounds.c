@@ -28,20 +28,20 @@ struct lw__seat {
     lw__rounds *rounds;
 };
 
-lw_status lw__rounds_open(lw_model *model, const lw_family *family, lw_diag *d)
+lw_status lw__rounds_open(lw_model *model, lw_diag *d)
 {
     lw__rounds *rounds = calloc(1, sizeof *rounds);
     if (rounds == NULL) return lw_fail(d, LW_NO_ROOM, "no memory for lanes");
     model->rounds = rounds;
-    const lw_status status = lw__lanes_open(&rounds->lanes, model, family, d);
+    const lw_status status = lw__lanes_open(&rounds->lanes, model, d);
     if (status != LW_OK) return status;
-    const lw__lanes *lanes = &rounds->lanes;
-    model->plan = &lanes->plan;
-    model->facts.context = lanes->context;
-    model->facts.lanes = lanes->lane_count;
-    model->facts.chunk_rows = lanes->rows_max;
-    model->facts.cache_bytes = lanes->cache_bytes;
-    lanes->table->describe(lanes->device, model->device, sizeof model->device);
+    const lw_engine *engine = rounds->lanes.engine;
+    model->plan = lw_engine_plan(engine);
+    model->facts.context = lw_engine_context(engine);
+    model->facts.lanes = lw_engine_lanes(engine);
+    model->facts.chunk_rows = lw_engine_chunk_rows(engine);
+    model->facts.cache_bytes = rounds->lanes.cache_bytes;
+    lw_engine_describe(engine, model->device, sizeof model->device);
     return LW_OK;
 }
 
@@ -189,6 +189,14 @@ void lw__rounds_remove(lw_reply *reply)
     LW_ASSERT(reply->state == LW__REPLY_DONE);
 }
 
+void lw__rounds_finish(lw_reply *reply, uint32_t kept)
+{
+    LW_ASSERT(reply->state != LW__REPLY_DONE);
+    /* Before its first token there is nothing to keep but what its prompt's marks left. */
+    if (!lw_core_finish(reply->seat->rounds->lanes.core, reply->seat->id, kept)) lw__rounds_remove(reply);
+    LW_ASSERT(reply->state == LW__REPLY_DONE);
+}
+
 void lw__rounds_hold(lw_reply *reply)
 {
     lw__seat *seat = reply->seat;
@@ -222,7 +230,7 @@ void lw__rounds_count(const lw__rounds *rounds, lw_model_counts *counts)
     *counts = (lw_model_counts){
         .replies_running = core.filling + core.running,
         .replies_waiting = core.waiting,
-        .lanes = rounds->lanes.lane_count,
+        .lanes = lw_engine_lanes(rounds->lanes.engine),
         .prompt_tokens = core.prompt_tokens,
         .cached_tokens = core.cached_tokens,
         .reply_tokens = rounds->reply_tokens,
@@ -236,8 +244,9 @@ void lw__rounds_count(const lw__rounds *rounds, lw_model_counts *counts)
         .cache_misses = core.cache.misses,
         .cache_evicted = core.cache.evicted,
     };
-    for (uint32_t g = 0; g < rounds->lanes.pool.group_count; g++) {
-        const lw_page_group *group = &rounds->lanes.pool.groups[g];
+    const lw_page_pool *pool = rounds->lanes.device.pool;
+    for (uint32_t g = 0; g < pool->group_count; g++) {
+        const lw_page_group *group = &pool->groups[g];
         counts->pages += group->count;
         counts->pages_used += group->count - group->free_count;
     }

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { QUEUE_DEFAULT = 256, ENTRIES_DEFAULT = 64 };
+enum { QUEUE_DEFAULT = 256 };
 
 uint64_t lw__core_now(const lw_core *core)
 {
@@ -90,7 +90,7 @@ lw_status lw_core_open(const lw_core_device *device, const lw_core_options *opti
     core->device = *device;
     core->options = *options;
     if (core->options.queue_max == 0) core->options.queue_max = QUEUE_DEFAULT;
-    if (core->options.cache_entries == 0) core->options.cache_entries = ENTRIES_DEFAULT;
+    if (core->options.cache_entries == 0) core->options.cache_entries = LW_CACHE_ENTRIES_DEFAULT;
     status = memory_take(core, d);
     if (status != LW_OK) {
         lw_core_close(core);

@@ -51,6 +51,7 @@ enum {
     LW_COPY_MATCH_DEFAULT = 8,    /* shorter agreements are indentation and set phrases */
     LW_DRAFTS_DEFAULT = 15,       /* a window of 16 rows */
     LW_MARK_ROWS_DEFAULT = 1024,
+    LW_CACHE_ENTRIES_DEFAULT = 64,
 };
 
 typedef struct lw_core lw_core;
@@ -70,7 +71,7 @@ typedef struct lw_core_options {
     uint32_t rows_max;           /* rows of one round; more than lanes */
     uint32_t queue_max;          /* waiting requests; 0: 256 */
     uint64_t cache_bytes;        /* of pages that prefix entries may hold; 0: off */
-    uint32_t cache_entries;      /* 0: 64 */
+    uint32_t cache_entries;      /* 0: LW_CACHE_ENTRIES_DEFAULT */
     uint32_t mark_rows;          /* in long prompts an entry every so many rows; 0: none */
     uint64_t round_ns;           /* of a round with prompt rows beside replies; 0: 4 plain rounds' */
     uint32_t copy_match;         /* tokens that agree before a copy is tried; 0: no copies */

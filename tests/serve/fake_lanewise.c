@@ -442,8 +442,9 @@ void lw_reply_hold(lw_reply *reply, uint32_t held_max)
     reply->held_max = held_max;
 }
 
-void lw_reply_stop(lw_reply *reply)
+void lw_reply_stop(lw_reply *reply, uint32_t kept)
 {
+    (void)kept;
     reply->id_count = reply->read_count;
     reply->is_over = false;
     end_reply(reply, LW_END_STOP, LW_RESULT_OK);
