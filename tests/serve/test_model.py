@@ -183,6 +183,44 @@ def test_conversation_resumes(server):
     assert body["usage"]["prompt_tokens_details"]["cached_tokens"] > 0
 
 
+def test_conversation_resumes_after_a_stop_string(server):
+    """The stop string is several tokens, and the next turn does not hold it: all before it is resumed."""
+    value = chat("Count to five, and slowly.", max_tokens=64, ignore_eos=True)
+    whole = server.ok(CHAT, value)["choices"][0]["message"]["content"]
+    begin = whole.index(" ", len(whole) // 2)
+    body = server.ok(CHAT, dict(value, stop=[whole[begin : begin + 9]]))
+    own = body["choices"][0]["message"]
+    assert own["content"] == whole[:begin] and body["choices"][0]["finish_reason"] == "stop"
+    turns = {"messages": [*value["messages"], own, {"role": "user", "content": "go on"}], "max_tokens": 4}
+    after = server.ok(CHAT, turns)
+    # Said over: the first turn's prompt and its reply without the stop string; then its end token, a line end.
+    over = server.ok("/tokenize", {"messages": turns["messages"][:2], "add_generation_prompt": False})
+    cached = after["usage"]["prompt_tokens_details"]["cached_tokens"]
+    assert cached == len(over["tokens"]) - 2 > body["usage"]["prompt_tokens"] + 10
+
+
+def costs_of(server):
+    folder = os.path.join(os.path.dirname(server.log_path), "cache", "lanewise", "window-costs")
+    return {
+        name: os.stat(os.path.join(folder, name)).st_mtime_ns for name in sorted(os.listdir(folder))
+    }
+
+
+def test_costs_are_kept_between_starts(tmp_path):
+    """The second start finds what the first one timed; a home that cannot be written costs nothing."""
+    command = [served.LANEWISE, "serve", served.MODEL, "--port", "0", "--threads", "1", "--context", "256"]
+    found = []
+    for _ in range(2):
+        running = served.Server(command, str(tmp_path / "log"))
+        found.append(costs_of(running))
+        assert running.stop() == 0
+    assert len(found[0]) == 1 and found[0] == found[1]
+    nowhere = dict(os.environ, XDG_CACHE_HOME="/proc/no/such/place", HOME="/proc")
+    running = served.Server(command, str(tmp_path / "log"), nowhere)
+    assert sha(running, chat("hi", max_tokens=4))
+    assert running.stop() == 0
+
+
 def test_start_matrix(tmp_path_factory):
     """Every combination of cache, drafts and lanes starts and says the same."""
     value = chat("a b c a b c a b c", max_tokens=16, ignore_eos=True)
