@@ -23,7 +23,7 @@ typedef struct lw_admit {
     uint32_t context_model;       /* 0: the model names none */
     uint32_t context;             /* asked for; 0: the smaller of the model's and 32,768 */
     uint32_t lanes;               /* asked for; 0: as many as fit, up to 8 */
-    uint64_t cache_bytes;         /* asked for; LW_ADMIT_CACHE_AUTO: what is left, up to 16 GiB and to what all
+    uint64_t cache_bytes;         /* asked for; LW_ADMIT_CACHE_AUTO: what is left, up to 16 GiB and what all
                                      entries could hold; 0: off */
 } lw_admit;
 

@@ -54,7 +54,7 @@ void lw_engine_close(lw_engine *engine)
     free(engine);
 }
 
-/* What the device has free and what everything takes; the weights are counted as the checkpoint stores them. */
+/* What the device has free and what everything takes; weights are counted as the checkpoint stores them. */
 static lw_admit sizes_ask(const lw_engine *engine, uint32_t context_model, const lw_engine_options *options)
 {
     const lw_plan *plan = &engine->plan;

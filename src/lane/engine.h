@@ -34,7 +34,7 @@ typedef struct lw_engine_options {
                                     largest window of drafts; 0: all, which takes rows x vocabulary floats */
     uint64_t cache_bytes;        /* pages for a core's prefix entries beside the lanes'; 0: none;
                                     LW_ADMIT_CACHE_AUTO: what is left, within reason */
-    uint64_t memory_bytes;       /* all of it, weights included; 0: what the device has free, less a reserve */
+    uint64_t memory_bytes;       /* all of it, weights too; 0: what the device has free, less a reserve */
     lw_progress progress;
     lw_trace trace;
 } lw_engine_options;

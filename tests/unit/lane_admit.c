@@ -158,13 +158,14 @@ static void logits_are_counted_as_lanes_want_them(void **state)
         assert_int_equal(out.wanted_max, rows[i].wanted_max);
         in.lanes = 0;
         assert_int_equal(lw_admit_choose(&in, &out, &d), LW_OK);
-        assert_true(out.lanes >= rows[i].lanes); /* more lanes with fewer pages and no further logits may fit */
+        assert_true(out.lanes >= rows[i].lanes);
         in.lanes = rows[i].lanes;
         in.free_bytes--;
         assert_int_equal(lw_admit_choose(&in, &out, &d), LW_NO_ROOM);
         in.free_bytes += 1 + MIB / 2;
         in.cache_bytes = MIB;
-        assert_int_equal(lw_admit_choose(&in, &out, &d), LW_NO_ROOM); /* entries cannot have what logits take */
+        /* Entries cannot have what logits take. */
+        assert_int_equal(lw_admit_choose(&in, &out, &d), LW_NO_ROOM);
         assert_non_null(strstr(d.text, "--prompt-cache"));
     }
 }
