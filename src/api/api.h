@@ -11,6 +11,7 @@
 #ifndef LW_API_API_H
 #define LW_API_API_H
 
+#include "api/api_messages.h"
 #include "base/status.h"
 #include "family/family.h"
 #include "lanewise.h"
@@ -81,16 +82,6 @@ lw_prompt *lw__prompt_make(void);
 void lw__prompt_mark_openings(const lw_model *model, lw_prompt *prompt);
 void lw__prompt_mark(lw_prompt *prompt, size_t position);
 void lw__api_learn_opening(lw_model *model);
-
-/* A chat request that was judged; messages are evened out: contents are strings, tool arguments objects. */
-typedef struct lw__chat_request {
-    json_t *root;          /* owns what the others point into */
-    json_t *messages;      /* owned */
-    const json_t *tools, *kwargs;
-    bool add_generation_prompt;
-} lw__chat_request;
-lw_result lw__chat_request_read(const char *request, size_t count, lw__chat_request *out, lw_error *error);
-void lw__chat_request_deinit(lw__chat_request *request);
 
 /* ---- the model ---- */
 

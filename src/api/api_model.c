@@ -172,3 +172,8 @@ void lw_model_read_counts(const lw_model *model, lw_model_counts *counts)
 {
     lw__rounds_count(model->rounds, counts);
 }
+
+const char *lw_version(void)
+{
+    return LW_VERSION;
+}

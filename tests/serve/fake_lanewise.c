@@ -1,5 +1,5 @@
 /* The public API with canned replies, so that tests of the server are fast and say exactly which tokens come.
- * It is linked before the library, in place of src/api.
+ * It is linked before the library, in place of src/api but for what judges conversations.
  *
  * The model's "folder" is its options: fake:lanes=2,queue=4,token_us=1000,row_us=10,context=4096,chunk=64.
  * Its vocabulary is the 256 bytes and a few special tokens. What it replies stands in the last [[...]] of the
@@ -10,6 +10,7 @@
  */
 #include "fake_lanewise.h"
 
+#include "api/api_messages.h"
 #include "base/buf.h"
 #include "base/limits.h"
 #include "base/rng.h"
@@ -183,23 +184,25 @@ lw_result lw_prompt_chat(const lw_model *model, const char *request, size_t coun
                          lw_error *error)
 {
     (void)model;
-    json_t *root = json_loadb(request, count, 0, NULL);
+    lw__chat_request chat;
+    *out = NULL;
+    const lw_result result = lw__chat_request_read(request, count, &chat, error);
+    if (result != LW_RESULT_OK) return result;
     lw_prompt *prompt = calloc(1, sizeof *prompt);
-    const json_t *messages = json_object_get(root, "messages");
-    const json_t *variables = json_object_get(root, "chat_template_kwargs");
-    const bool opens = json_is_true(json_object_get(variables, "enable_thinking"));
+    const bool opens = json_is_true(json_object_get(chat.kwargs, "enable_thinking"));
     bool is_fine = true;
-    for (size_t i = 0; i < json_array_size(messages); i++)
-        is_fine = add_message(prompt, json_array_get(messages, i)) && is_fine;
-    if (!json_is_false(json_object_get(root, "add_generation_prompt"))) {
+    for (size_t i = 0; i < json_array_size(chat.messages); i++)
+        is_fine = add_message(prompt, json_array_get(chat.messages, i)) && is_fine;
+    if (chat.add_generation_prompt) {
         add_id(prompt, FAKE_START);
         add_text(prompt, "assistant\n", 10);
         if (opens) add_id(prompt, FAKE_THINK_OPEN);
     }
-    json_decref(root);
-    *out = prompt;
-    if (is_fine) return LW_RESULT_OK;
-    *out = NULL;
+    lw__chat_request_deinit(&chat);
+    if (is_fine) {
+        *out = prompt;
+        return LW_RESULT_OK;
+    }
     lw_prompt_free(prompt);
     return fail(error, LW_RESULT_BAD_INPUT, "messages", "the chat template raised: RAISE!");
 }
