@@ -7,6 +7,7 @@
  *
  *   [[say TEXT]]   [[hex F09F9880]]   [[ids 258,72,259]]   [[count N]]: N letters
  *   [[nan N]]: N letters, then a broken logit   [[lost N]]: N letters, then the device is lost
+ *   [[starve N]]: after N letters the engine's thread finds no memory until the reply is closed
  */
 #include "fake_lanewise.h"
 
@@ -36,7 +37,7 @@ struct lw_reply {
     bool is_running, is_filling, has_rows_news, is_over, end_is_read;
     int32_t *script, *ids;
     size_t script_count, id_count, read_count;
-    int32_t breaks_at, loses_at; /* tokens before it happens; NEVER */
+    int32_t breaks_at, loses_at, starves_at; /* tokens before it happens; NEVER */
     lw_request_options options;
     uint32_t held_max, rows, rows_done, prompt_tokens;
     uint64_t seed;
@@ -339,7 +340,8 @@ static void script_of(lw_reply *reply, const char *word)
     } else {
         script_letters(reply, (size_t)number + 1);
         if (strncmp(word, "nan ", 4) == 0) reply->breaks_at = (int32_t)number;
-        else reply->loses_at = (int32_t)number;
+        else if (strncmp(word, "lost ", 5) == 0) reply->loses_at = (int32_t)number;
+        else reply->starves_at = (int32_t)number;
     }
 }
 
@@ -380,7 +382,7 @@ lw_result lw_reply_open(lw_model *model, const lw_prompt *prompt, const lw_reque
     reply->model = model;
     reply->options = *options;
     reply->held_max = NEVER;
-    reply->breaks_at = reply->loses_at = NEVER;
+    reply->breaks_at = reply->loses_at = reply->starves_at = NEVER;
     reply->seed = options->has_seed ? options->seed : lw_prompt_seed(prompt->ids, prompt->count, 0);
     reply->rows = reply->prompt_tokens = (uint32_t)prompt->count;
     make_script(reply, prompt);
@@ -474,6 +476,7 @@ void lw_reply_close(lw_reply *reply)
     lw_reply **at = &reply->model->replies;
     while (*at != reply) at = &(*at)->next;
     *at = reply->next;
+    if (reply->starves_at != NEVER) fake_starve(false);
     free(reply->script);
     free(reply->ids);
     free(reply);
@@ -504,6 +507,7 @@ static void draw(lw_reply *reply)
         end_reply(reply, LW_END_FAILED, LW_RESULT_BROKEN);
         return;
     }
+    if ((int64_t)at == reply->starves_at) fake_starve(true);
     const int32_t past = reply->options.ignore_end ? '.' : FAKE_END;
     reply->ids[reply->id_count++] = at < reply->script_count ? reply->script[at] : past;
     reply->model->counts.reply_tokens++;
