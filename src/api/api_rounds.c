@@ -103,9 +103,9 @@ static void on_end(void *context, const lw_end_event *event)
     lw_end end = event->finish == LW_FINISH_LENGTH ? LW_END_LENGTH : LW_END_STOP;
     if (event->status == LW_CANCELLED) end = LW_END_CANCELLED;
     else if (event->status != LW_OK) end = LW_END_FAILED;
-    /* Bad input at this point is logits that define no draw. */
-    const lw_result result =
-        event->status == LW_BAD_INPUT ? LW_RESULT_BROKEN : lw__api_result_of(event->status);
+    /* At this point both mean logits that define no draw: not finite, or all forbidden. */
+    const bool is_broken = event->status == LW_BAD_MODEL || event->status == LW_BAD_INPUT;
+    const lw_result result = is_broken ? LW_RESULT_BROKEN : lw__api_result_of(event->status);
     snprintf(reply->diag.text, sizeof reply->diag.text, "%s", event->text);
     if (event->status == LW_DEVICE_LOST) {
         reply->seat->rounds->lost = event->status;
