@@ -88,7 +88,6 @@ ISAS := generic $(if $(call has_all,avx2 fma f16c),avx2) \
 .SECONDARY:
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := all
-
 PROGRAM := $(if $(filter native,$(VARIANT)),$(BUILD)/lanewise,$(OUT)/lanewise)
 all: $(PROGRAM) $(LIBRARIES) $(TOOLS) ## build/lanewise, the library and the tools
 
@@ -128,6 +127,7 @@ $(OUT)/.flags: FORCE
 $(OUT)/tests/%: $(OUT)/tests/%.o $(REF_OBJECTS) $(LIBRARY)
 	@$(CC) $(LD_FLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lcmocka $(LIBS)
 $(OUT)/tests/serve/fake_driver: $(OUT)/tests/serve/fake_lanewise.o
+$(OUT)/tests/serve/fake_driver: private LD_FLAGS += -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc
 # What may fail there; see the program.
 WRAPPED := malloc calloc realloc aligned_alloc strdup asprintf free mmap munmap
 $(OUT)/tests/unit/failures: private LD_FLAGS += $(WRAPPED:%=-Wl,--wrap=%)

@@ -212,8 +212,10 @@ LW_API void lw_reply_read(lw_reply *reply, lw_event *event);
 /* How many tokens wait to be read; above `held_max` of lw_reply_hold the reply pauses, and only it. */
 LW_API uint32_t lw_reply_waiting(const lw_reply *reply);
 LW_API void lw_reply_hold(lw_reply *reply, uint32_t held_max);
-/* Ends the reply after the token last read: a stop string was found. Tokens drawn past it are forgotten. */
-LW_API void lw_reply_stop(lw_reply *reply);
+/* Ends the reply after the token last read: a stop string was found. Tokens drawn past it are forgotten.
+ * Later prompts may resume after the prompt and the first `kept` of the tokens that were read: those before
+ * the stop string are what a next turn repeats. UINT32_MAX: all but the last, as after a reply's own end. */
+LW_API void lw_reply_stop(lw_reply *reply, uint32_t kept);
 /* Gives the lane back within a round. */
 LW_API void lw_reply_cancel(lw_reply *reply);
 LW_API void lw_reply_read_counts(const lw_reply *reply, lw_reply_counts *counts);

@@ -1,5 +1,6 @@
 """`lanewise receipts` and `lanewise bench --url` as users run them: over the shipped model, and over a server."""
 
+import contextlib
 import json
 import os
 import re
@@ -21,13 +22,11 @@ def lanewise(*args):
                           timeout=SECONDS, check=False, text=True)
 
 
-@pytest.fixture(scope="module")
-def url():
-    """A server on a port of its own choice."""
-    if " serve " not in lanewise("--help").stdout:
-        pytest.skip("this build has no server")
-    server = subprocess.Popen([BINARY, "serve", MODEL, "--port", "0", "--threads", "1"], stdin=subprocess.DEVNULL,
-                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+@contextlib.contextmanager
+def serving(tmp_path_factory, *flags):
+    server = subprocess.Popen([BINARY, "serve", MODEL, "--port", "0", "--threads", "1", *flags],
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                              env={**os.environ, "XDG_CACHE_HOME": str(tmp_path_factory.mktemp("cache"))})
     found = None
     for line in server.stdout:
         found = re.search(r"http://127\.0\.0\.1:\d+", line)
@@ -38,6 +37,15 @@ def url():
     server.terminate()
     server.stdout.close()
     assert server.wait(timeout=SECONDS) == 0
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory):
+    """A server on a port of its own choice."""
+    if " serve " not in lanewise("--help").stdout:
+        pytest.skip("this build has no server")
+    with serving(tmp_path_factory) as found:
+        yield found
 
 
 def check_receipts(report, laws):
@@ -61,7 +69,21 @@ def test_the_shipped_model_keeps_every_law():
 def test_a_server_keeps_every_law_that_can_be_asked_of_it(url):
     done = lanewise("receipts", "--url", url, "--quick", "--json")
     assert done.returncode == 0, done.stderr
-    check_receipts(json.loads(done.stdout), 6)
+    report = json.loads(done.stdout)
+    check_receipts(report, 6)
+    assert report["shown"] and all(receipt["shown"] for receipt in report["receipts"]), report
+
+
+def test_a_law_that_was_not_shown_is_a_failure_unless_it_may_be(tmp_path_factory):
+    with serving(tmp_path_factory, "--no-drafts") as url:
+        done = lanewise("receipts", "--url", url, "--quick")
+        assert done.returncode == 1, done.stdout
+        assert "5 of 6 laws were shown to hold, 0 failed" in done.stdout
+        assert "drafted == plain was not shown: no drafts kept" in done.stdout and "--allow-unshown" in done.stdout
+        done = lanewise("receipts", "--url", url, "--quick", "--allow-unshown", "--json")
+        assert done.returncode == 0, done.stderr
+        report = json.loads(done.stdout)
+        assert report["holds"] and not report["shown"]
 
 
 def test_the_speed_of_a_server_is_set_against_the_bare_engine(url):

@@ -11,6 +11,7 @@
 #ifndef LW_API_API_H
 #define LW_API_API_H
 
+#include "api/api_messages.h"
 #include "base/status.h"
 #include "family/family.h"
 #include "lanewise.h"
@@ -82,16 +83,6 @@ void lw__prompt_mark_openings(const lw_model *model, lw_prompt *prompt);
 void lw__prompt_mark(lw_prompt *prompt, size_t position);
 void lw__api_learn_opening(lw_model *model);
 
-/* A chat request that was judged; messages are evened out: contents are strings, tool arguments objects. */
-typedef struct lw__chat_request {
-    json_t *root;          /* owns what the others point into */
-    json_t *messages;      /* owned */
-    const json_t *tools, *kwargs;
-    bool add_generation_prompt;
-} lw__chat_request;
-lw_result lw__chat_request_read(const char *request, size_t count, lw__chat_request *out, lw_error *error);
-void lw__chat_request_deinit(lw__chat_request *request);
-
 /* ---- the model ---- */
 
 typedef struct lw__rounds lw__rounds;
@@ -149,12 +140,14 @@ void lw__reply_end(lw_reply *reply, lw_end end, lw_result result);
 bool lw__reply_is_held(const lw_reply *reply);
 
 /* Opens the lanes and fills in what only they know of the model's facts. */
-lw_status lw__rounds_open(lw_model *model, const lw_family *family, lw_diag *d) LW_MUST_USE;
+lw_status lw__rounds_open(lw_model *model, lw_diag *d) LW_MUST_USE;
 void lw__rounds_close(lw__rounds *rounds);
 /* LW_RESULT_BUSY: the queue is full. */
 lw_result lw__rounds_add(lw__rounds *rounds, lw_reply *reply, lw_error *error);
 /* Ends reply now; its lane is free. */
 void lw__rounds_remove(lw_reply *reply);
+/* The same, and later prompts may resume after its first `kept` tokens. */
+void lw__rounds_finish(lw_reply *reply, uint32_t kept);
 /* Looks again at whether the reply is held. */
 void lw__rounds_hold(lw_reply *reply);
 lw_result lw__rounds_step(lw__rounds *rounds, bool *worked, lw_error *error);

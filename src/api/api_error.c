@@ -52,8 +52,3 @@ lw_result lw__api_counts(lw_error *error, lw_result result, const char *field, u
     snprintf(error->field, sizeof error->field, "%s", field);
     return result;
 }
-
-const char *lw_version(void)
-{
-    return LW_VERSION;
-}

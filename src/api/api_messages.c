@@ -1,6 +1,6 @@
 /* A chat request in JSON, judged member by member, and evened out for templates: a missing or null content is
  * "", a list of text parts is one string with a line end between two, tool arguments in a string are the
- * object that the string spells, "developer" is "system".
+ * object that the string spells, "developer" is "system", other members that are null are left out.
  */
 #include "api/api.h"
 
@@ -51,6 +51,15 @@ static lw_result no_room(const place *at)
     return lw__api_fail(at->error, LW_RESULT_NO_ROOM, at->field, "no memory for %s", at->field);
 }
 
+/* As long a list as is read; the first loop over it asks. */
+static lw_result list_check(lw_error *error, const char *field, const json_t *list, size_t most)
+{
+    const size_t count = json_array_size(list);
+    if (count <= most) return LW_RESULT_OK;
+    return lw__api_fail(error, LW_RESULT_BAD_INPUT, field, "%s has %zu items; at most %zu are read", field,
+                        count, most);
+}
+
 static bool is_absent(const json_t *value)
 {
     return value == NULL || json_is_null(value);
@@ -80,7 +89,8 @@ static lw_result parts_join(const place *message, const json_t *parts, json_t *o
 {
     lw_buf text;
     lw_buf_init(&text, LW_LIMIT_PROMPT_BYTES);
-    lw_result result = LW_RESULT_OK;
+    const place content_at = place_member(message, "content");
+    lw_result result = list_check(message->error, content_at.field, parts, LW_LIMIT_PARTS);
     for (size_t i = 0; i < json_array_size(parts) && result == LW_RESULT_OK; i++) {
         const place at = place_item(message, "content", i);
         result = part_append(&at, json_array_get(parts, i), i == 0, &text);
@@ -143,9 +153,10 @@ static lw_result calls_even(const place *message, json_t *out)
     const place at = place_member(message, "tool_calls");
     if (json_is_null(given)) return json_object_del(out, "tool_calls") == 0 ? LW_RESULT_OK : no_room(&at);
     if (!json_is_array(given)) return refuse(&at, "must be a list or null");
+    lw_result result = list_check(at.error, at.field, given, LW_LIMIT_TOOLS);
+    if (result != LW_RESULT_OK) return result;
     json_t *calls = json_deep_copy(given);
     if (calls == NULL || json_object_set_new(out, "tool_calls", calls) != 0) return no_room(&at);
-    lw_result result = LW_RESULT_OK;
     for (size_t i = 0; i < json_array_size(calls) && result == LW_RESULT_OK; i++) {
         const place call_at = place_item(message, "tool_calls", i);
         result = call_even(&call_at, json_array_get(calls, i));
@@ -172,15 +183,24 @@ static lw_result role_even(const place *message, json_t *out)
                         role);
 }
 
+/* A member that is text where it is there at all. */
+static lw_result text_even(const place *message, const char *member, json_t *out)
+{
+    const place at = place_member(message, member);
+    const json_t *text = json_object_get(out, member);
+    if (text == NULL || json_is_string(text)) return LW_RESULT_OK;
+    if (!json_is_null(text)) return refuse(&at, "must be a string or null");
+    return json_object_del(out, member) == 0 ? LW_RESULT_OK : no_room(&at);
+}
+
 static lw_result message_even(const place *at, json_t *out)
 {
+    static const char *const texts[] = { "reasoning_content", "name", "tool_call_id" };
     lw_result result = role_even(at, out);
     if (result == LW_RESULT_OK) result = content_even(at, out);
     if (result == LW_RESULT_OK) result = calls_even(at, out);
-    const place thoughts_at = place_member(at, "reasoning_content");
-    const json_t *thoughts = json_object_get(out, "reasoning_content");
-    if (result == LW_RESULT_OK && !is_absent(thoughts) && !json_is_string(thoughts))
-        result = refuse(&thoughts_at, "must be a string or null");
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0] && result == LW_RESULT_OK; i++)
+        result = text_even(at, texts[i], out);
     return result;
 }
 
@@ -191,7 +211,7 @@ static lw_result messages_even(const json_t *given, lw__chat_request *out, lw_er
                             given == NULL            ? "messages is missing"
                             : json_is_array(given) ? "messages is empty: there is nothing to answer"
                                                    : "messages must be a list of objects");
-    lw_result result = LW_RESULT_OK;
+    lw_result result = list_check(error, "messages", given, LW_LIMIT_MESSAGES);
     for (size_t i = 0; i < json_array_size(given) && result == LW_RESULT_OK; i++) {
         const place at = place_make(error, "messages", i);
         json_t *own = json_array_get(given, i);
@@ -207,17 +227,20 @@ static lw_result tools_check(const json_t *tools, lw_error *error)
 {
     if (!json_is_array(tools))
         return lw__api_fail(error, LW_RESULT_BAD_INPUT, "tools", "tools must be a list or null");
-    for (size_t i = 0; i < json_array_size(tools); i++) {
+    const lw_result result = list_check(error, "tools", tools, LW_LIMIT_TOOLS);
+    for (size_t i = 0; i < json_array_size(tools) && result == LW_RESULT_OK; i++) {
         const place at = place_make(error, "tools", i);
         const json_t *tool = json_array_get(tools, i);
         if (!json_is_object(tool)) return refuse(&at, "must be an object");
         const json_t *function = json_object_get(tool, "function");
-        if (function == NULL) continue;
+        const char *type = json_string_value(json_object_get(tool, "type"));
+        /* Some templates take tools without this envelope. */
+        if (function == NULL && (type == NULL || strcmp(type, "function") != 0)) continue;
         const place function_at = place_member(&at, "function"), name_at = place_member(&function_at, "name");
         if (!json_is_object(function)) return refuse(&function_at, "must be an object");
         if (!json_is_string(json_object_get(function, "name"))) return refuse(&name_at, "must be a string");
     }
-    return LW_RESULT_OK;
+    return result;
 }
 
 static lw_result members_read(lw__chat_request *out, lw_error *error)

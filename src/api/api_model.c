@@ -122,7 +122,7 @@ static lw_status parts_open(lw_model *model, const char *dir, lw_diag *d)
     if (status == LW_OK) status = lw_family_find(model->checkpoint, &family, d);
     if (status == LW_OK) status = texts_open(model, dir, d);
     if (status == LW_OK) status = sampling_read(model, d);
-    if (status == LW_OK) status = lw__rounds_open(model, family, d);
+    if (status == LW_OK) status = lw__rounds_open(model, d);
     if (status == LW_OK) facts_fill(model, family);
     return status;
 }
@@ -171,4 +171,9 @@ lw_result lw_model_step(lw_model *model, bool *worked, lw_error *error)
 void lw_model_read_counts(const lw_model *model, lw_model_counts *counts)
 {
     lw__rounds_count(model->rounds, counts);
+}
+
+const char *lw_version(void)
+{
+    return LW_VERSION;
 }

@@ -154,22 +154,25 @@ void lw_reply_hold(lw_reply *reply, uint32_t held_max)
 /* Whatever ends a reply first, tokens that nobody read are no longer part of it. */
 static void reply_cut(lw_reply *reply, lw_end end)
 {
-    if (reply->end_told) return;
     reply->drawn = reply->read;
     reply->is_cut = true;
     reply->end = end;
     reply->result = end == LW_END_CANCELLED ? LW_RESULT_CANCELLED : LW_RESULT_OK;
-    if (reply->state != LW__REPLY_DONE) lw__rounds_remove(reply);
 }
 
-void lw_reply_stop(lw_reply *reply)
+void lw_reply_stop(lw_reply *reply, uint32_t kept)
 {
+    if (reply->end_told) return;
+    const uint32_t most = reply->read > 0 ? reply->read - 1 : 0;
     reply_cut(reply, LW_END_STOP);
+    if (reply->state != LW__REPLY_DONE) lw__rounds_finish(reply, kept < most ? kept : most);
 }
 
 void lw_reply_cancel(lw_reply *reply)
 {
+    if (reply->end_told) return;
     reply_cut(reply, LW_END_CANCELLED);
+    if (reply->state != LW__REPLY_DONE) lw__rounds_remove(reply);
 }
 
 void lw_reply_read_counts(const lw_reply *reply, lw_reply_counts *counts)

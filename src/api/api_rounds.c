@@ -28,20 +28,20 @@ struct lw__seat {
     lw__rounds *rounds;
 };
 
-lw_status lw__rounds_open(lw_model *model, const lw_family *family, lw_diag *d)
+lw_status lw__rounds_open(lw_model *model, lw_diag *d)
 {
     lw__rounds *rounds = calloc(1, sizeof *rounds);
     if (rounds == NULL) return lw_fail(d, LW_NO_ROOM, "no memory for lanes");
     model->rounds = rounds;
-    const lw_status status = lw__lanes_open(&rounds->lanes, model, family, d);
+    const lw_status status = lw__lanes_open(&rounds->lanes, model, d);
     if (status != LW_OK) return status;
-    const lw__lanes *lanes = &rounds->lanes;
-    model->plan = &lanes->plan;
-    model->facts.context = lanes->context;
-    model->facts.lanes = lanes->lane_count;
-    model->facts.chunk_rows = lanes->rows_max;
-    model->facts.cache_bytes = lanes->cache_bytes;
-    lanes->table->describe(lanes->device, model->device, sizeof model->device);
+    const lw_engine *engine = rounds->lanes.engine;
+    model->plan = lw_engine_plan(engine);
+    model->facts.context = lw_engine_context(engine);
+    model->facts.lanes = lw_engine_lanes(engine);
+    model->facts.chunk_rows = lw_engine_chunk_rows(engine);
+    model->facts.cache_bytes = rounds->lanes.cache_bytes;
+    lw_engine_describe(engine, model->device, sizeof model->device);
     return LW_OK;
 }
 
@@ -103,9 +103,9 @@ static void on_end(void *context, const lw_end_event *event)
     lw_end end = event->finish == LW_FINISH_LENGTH ? LW_END_LENGTH : LW_END_STOP;
     if (event->status == LW_CANCELLED) end = LW_END_CANCELLED;
     else if (event->status != LW_OK) end = LW_END_FAILED;
-    /* Bad input at this point is logits that define no draw. */
-    const lw_result result =
-        event->status == LW_BAD_INPUT ? LW_RESULT_BROKEN : lw__api_result_of(event->status);
+    /* At this point both mean logits that define no draw: not finite, or all forbidden. */
+    const bool is_broken = event->status == LW_BAD_MODEL || event->status == LW_BAD_INPUT;
+    const lw_result result = is_broken ? LW_RESULT_BROKEN : lw__api_result_of(event->status);
     snprintf(reply->diag.text, sizeof reply->diag.text, "%s", event->text);
     if (event->status == LW_DEVICE_LOST) {
         reply->seat->rounds->lost = event->status;
@@ -189,6 +189,14 @@ void lw__rounds_remove(lw_reply *reply)
     LW_ASSERT(reply->state == LW__REPLY_DONE);
 }
 
+void lw__rounds_finish(lw_reply *reply, uint32_t kept)
+{
+    LW_ASSERT(reply->state != LW__REPLY_DONE);
+    /* Before its first token there is nothing to keep but what its prompt's marks left. */
+    if (!lw_core_finish(reply->seat->rounds->lanes.core, reply->seat->id, kept)) lw__rounds_remove(reply);
+    LW_ASSERT(reply->state == LW__REPLY_DONE);
+}
+
 void lw__rounds_hold(lw_reply *reply)
 {
     lw__seat *seat = reply->seat;
@@ -222,7 +230,7 @@ void lw__rounds_count(const lw__rounds *rounds, lw_model_counts *counts)
     *counts = (lw_model_counts){
         .replies_running = core.filling + core.running,
         .replies_waiting = core.waiting,
-        .lanes = rounds->lanes.lane_count,
+        .lanes = lw_engine_lanes(rounds->lanes.engine),
         .prompt_tokens = core.prompt_tokens,
         .cached_tokens = core.cached_tokens,
         .reply_tokens = rounds->reply_tokens,
@@ -236,8 +244,9 @@ void lw__rounds_count(const lw__rounds *rounds, lw_model_counts *counts)
         .cache_misses = core.cache.misses,
         .cache_evicted = core.cache.evicted,
     };
-    for (uint32_t g = 0; g < rounds->lanes.pool.group_count; g++) {
-        const lw_page_group *group = &rounds->lanes.pool.groups[g];
+    const lw_page_pool *pool = rounds->lanes.device.pool;
+    for (uint32_t g = 0; g < pool->group_count; g++) {
+        const lw_page_group *group = &pool->groups[g];
         counts->pages += group->count;
         counts->pages_used += group->count - group->free_count;
     }

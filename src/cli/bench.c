@@ -109,6 +109,7 @@ static lw_status open_synth(bench *b, const lw_term *term, lw_diag *d)
         .lanes = 1,
         .context = b->load.context,
         .chunk_rows = b->load.chunk,
+        .wanted_rows = b->load.wanted,
         .progress = lw_progress_of_line(&line),
     };
     lw_status status = lw_synth_make(b->synth_name, &b->synth, d);
@@ -356,7 +357,8 @@ static lw_status bench_server(bench *b, lw_diag *d)
 
 int lw_verb_bench(const lw_term *term, int argc, char **argv)
 {
-    bench b = { .prompt = PROMPT_DEFAULT, .decode = DECODE_DEFAULT, .reps = REPS_DEFAULT };
+    bench b = { .prompt = PROMPT_DEFAULT, .decode = DECODE_DEFAULT, .reps = REPS_DEFAULT,
+                .load = { .wanted = 1 } };
     lw_option options[LW_OPTIONS_MAX];
     const size_t option_count = bench_options(&b, options);
     const lw_usage usage = {

@@ -10,7 +10,8 @@
 #define RATIO_POOLED_MAX 1.05
 #define RATIO_PROMPT_MAX 1.15
 
-enum { ARENA_BYTES_MAX = 1 << 30 };
+/* Every row wants its logits here, so forwards are short unless asked otherwise. */
+enum { ARENA_BYTES_MAX = 1 << 30, CHUNK_ROWS = 64 };
 
 static const char check_summary[] =
     "Compares the forward with MODEL/ref64.safetensors: per layer, how far our rows lie from double\n"
@@ -153,7 +154,7 @@ static lw_status compare(lw_check *check, const lw_term *term, const char *dir, 
 int lw_verb_check(const lw_term *term, int argc, char **argv)
 {
     bool json = false;
-    lw_load_options load = { .threads = 0 };
+    lw_load_options load = { .chunk = CHUNK_ROWS };
     lw_option options[LW_LOAD_OPTIONS_COUNT + 1] = {
         { .name = "json", .flag = &json, .help = "one JSON object instead of the table" },
     };

@@ -88,6 +88,7 @@ lw_status lw_load_engine(lw_loaded *loaded, const lw_load_options *options, cons
         .lanes = 1,
         .context = options->context,
         .chunk_rows = options->chunk,
+        .wanted_rows = options->wanted,
         .progress = lw_progress_of_line(&line),
         .trace = trace,
     };

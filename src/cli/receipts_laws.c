@@ -8,49 +8,36 @@
 #define BOT(text) "{\"role\":\"assistant\",\"content\":\"" text "\"}"
 #define SYSTEM(text) "{\"role\":\"system\",\"content\":\"" text "\"}"
 
-/* The first four are the quick ones: short, long, with turns, and one that repeats itself, so that drafts are
- * made. */
-const char
-    *const lw_receipt_cases[LW_RECEIPT_CASES_MAX] = {
-        "[" USER("Count to five.") "]",
-        "[" SYSTEM(
-            "You keep the log of a harbour. Write down what is said, in the order in which it is said, and "
-            "add "
-            "nothing of your own. Names of ships are written as they are spelled.") "," USER("At six the "
-                                                                                             "Anna Maria "
-                                                                                             "came in with "
-                                                                                             "salt and two "
-                                                                                             "passengers. At "
-                                                                                             "seven the "
-                                                                                             "pilot went out "
-                                                                                             "again. At "
-                                                                                             "eight the wind "
-                                                                                             "turned to the "
-                                                                                             "north and "
-                                                                                             "three boats "
-                                                                                             "asked for a "
-                                                                                             "berth, which "
-                                                                                             "they got at "
-                                                                                             "the long "
-                                                                                             "quay. Sum that "
-                                                                                             "up in one "
-                                                                                             "sentence.") "]",
-        "[" USER("Name a colour.") "," BOT("Blue.") "," USER("Another one, and say why.") "]",
-        "[" USER("Say it again: red fish, blue fish, red fish, blue fish, red fish, blue fish, red fish, "
-                 "blue fish.") "]",
-        "[" USER("What is a lane?") "]",
-        "[" USER("Write a function in C that adds two numbers.") "]",
-        "[" SYSTEM("Answer in one word.") "," USER("Is water wet?") "]",
-        "[" USER("Translate to German: the ship is in the harbour.") "]",
-        "[" USER("List the months of the year.") "]",
-        "[" USER("a") "]",
-        "[" USER("17 + 25 =") "]",
-        "[" USER("Why is the sky dark at night?") "," BOT("Because the universe had a beginning.") "," USER(
-            "Explain that to a child.") "," BOT("Light needs time to get here.") "," USER("And then?") "]",
-        "[" USER("Write JSON with the keys name and age.") "]",
-        "[" USER("\\u00fcber \\ud83d\\ude00 \\u6e2f na\\u00efve") "]",
-        "[" SYSTEM("Be brief.") "," USER("Tell a story about a lighthouse and a fog horn.") "]",
-    };
+#define LOG_RULE \
+    "You keep the log of a harbour. Write down what is said, in the order in which it is said, and add " \
+    "nothing of your own. Names of ships are written as they are spelled."
+#define LOG_DAY \
+    "At six the Anna Maria came in with salt and two passengers. At seven the pilot went out again. At " \
+    "eight the wind turned to the north and three boats asked for a berth, which they got at the long " \
+    "quay. Sum that up in one sentence."
+#define COUNT_RULE "Count from 5 to 21."
+#define COUNT "5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21"
+
+/* The first four are the quick ones: short, long, with turns, and one whose answer stands in it already, so
+ * that drafts are copied from there. */
+const char *const lw_receipt_cases[LW_RECEIPT_CASES_MAX] = {
+    "[" USER("Count to five.") "]",
+    "[" SYSTEM(LOG_RULE) "," USER(LOG_DAY) "]",
+    "[" USER("Name a colour.") "," BOT("Blue.") "," USER("Another one, and say why.") "]",
+    "[" USER(COUNT_RULE) "," BOT(COUNT) "," USER(COUNT_RULE) "]",
+    "[" USER("What is a lane?") "]",
+    "[" USER("Write a function in C that adds two numbers.") "]",
+    "[" SYSTEM("Answer in one word.") "," USER("Is water wet?") "]",
+    "[" USER("Translate to German: the ship is in the harbour.") "]",
+    "[" USER("List the months of the year.") "]",
+    "[" USER("a") "]",
+    "[" USER("17 + 25 =") "]",
+    "[" USER("Why is the sky dark at night?") "," BOT("Because the universe had a beginning.") ","
+        USER("Explain that to a child.") "," BOT("Light needs time to get here.") "," USER("And then?") "]",
+    "[" USER("Write JSON with the keys name and age.") "]",
+    "[" USER("\\u00fcber \\ud83d\\ude00 \\u6e2f na\\u00efve") "]",
+    "[" SYSTEM("Be brief.") "," USER("Tell a story about a lighthouse and a fog horn.") "]",
+};
 
 enum { SAMPLINGS = 2, CONTROL_TRIES = 8 };
 

@@ -203,7 +203,7 @@ static int run_turns(lw_run *run)
 
 int lw_verb_run(const lw_term *term, int argc, char **argv)
 {
-    lw_run run = { .term = *term };
+    lw_run run = { .term = *term, .load = { .wanted = 1 } };
     lw_option options[LW_OPTIONS_MAX];
     size_t option_count = prompt_options(&run, options);
     option_count += reply_options(&run, options + option_count);

@@ -2,6 +2,7 @@
 #include "cli/verbs.h"
 
 #include "base/limits.h"
+#include "lane/costs.h"
 #include "serve/serve.h"
 
 #include <stdlib.h>
@@ -25,6 +26,7 @@ typedef struct serve_arguments {
     double cache_gib, memory_gib;
     bool has_cache, has_memory;
     uint32_t body_mib;
+    char costs_dir[LW_COSTS_PATH_BYTES];
 } serve_arguments;
 
 enum { SERVE_OPTIONS_COUNT = 37 };
@@ -55,7 +57,7 @@ static size_t engine_table(serve_arguments *a, lw_option *table)
           .help = "goal for rounds that fill prompts beside replies" },
         { .name = "no-drafts", .flag = &m->drafts_off, .help = "one token a round and reply; same replies" },
         { .name = "drafts", .value = "N", .u32 = &m->drafts_max, .min = 1, .max = 64,
-          .help = "drafts of one window; default: 8" },
+          .help = "drafts of one window; default: 15" },
         { .name = "trust-specials", .flag = &m->specials_anywhere,
           .help = "special tokens spelled in messages become tokens" },
     };
@@ -170,5 +172,6 @@ int lw_verb_serve(const lw_term *term, int argc, char **argv)
         return lw_usage_error("serve", "--parallel takes auto or a whole number from 1 to %d, not \"%s\"",
                               LW_LIMIT_LANES, a.parallel);
     complete(&a, arguments.values[0]);
+    if (lw_costs_dir(term->cache_home, term->home, a.costs_dir)) a.serve.model.costs_dir = a.costs_dir;
     return lw_serve(&a.serve);
 }

@@ -32,6 +32,21 @@ static bool lane_bytes_of(const lw_admit *in, uint32_t context, uint64_t *bytes)
     return *bytes > 0;
 }
 
+static uint32_t wanted_of(const lw_admit *in, uint32_t lanes)
+{
+    const uint64_t wanted = (uint64_t)in->wanted_rows * lanes;
+    return wanted < in->rows_max ? (uint32_t)wanted : in->rows_max;
+}
+
+/* Of so many lanes of lane_bytes and the logits of their rounds. False: more than 2^64 bytes. */
+static bool lanes_bytes_of(const lw_admit *in, uint64_t lane_bytes, uint32_t lanes, uint64_t *bytes)
+{
+    uint64_t logits;
+    return !__builtin_mul_overflow(lane_bytes, (uint64_t)lanes, bytes) &&
+           !__builtin_mul_overflow(in->logits_bytes, (uint64_t)wanted_of(in, lanes), &logits) &&
+           !__builtin_add_overflow(*bytes, logits, bytes);
+}
+
 /* The longest context, in whole pages, of which one lane fits into room; 0: not even one page. */
 static uint32_t context_that_fits(const lw_admit *in, uint32_t context, uint64_t room)
 {
@@ -39,7 +54,8 @@ static uint32_t context_that_fits(const lw_admit *in, uint32_t context, uint64_t
     while (beyond - fits > 1) {
         const uint32_t middle = fits + (beyond - fits) / 2;
         uint64_t bytes;
-        const bool is_small = lane_bytes_of(in, middle * LW_PAGE_POSITIONS, &bytes) && bytes <= room;
+        const bool is_small = lane_bytes_of(in, middle * LW_PAGE_POSITIONS, &bytes) &&
+                              lanes_bytes_of(in, bytes, 1, &bytes) && bytes <= room;
         fits = is_small ? middle : fits;
         beyond = is_small ? beyond : middle;
     }
@@ -64,31 +80,53 @@ static lw_status refuse_lane(const lw_admit *in, uint32_t context, uint64_t lane
                    (double)in->reserve_bytes / GIB, fits);
 }
 
-static lw_status lanes_choose(const lw_admit *in, lw_admitted *out, uint64_t room, lw_diag *d)
+/* Chooses the lanes; *left is what they leave of room. */
+static lw_status lanes_choose(const lw_admit *in, lw_admitted *out, uint64_t room, uint64_t *left,
+                              lw_diag *d)
 {
-    const uint64_t fit = room / out->lane_bytes;
-    if (fit == 0) return refuse_lane(in, out->context, out->lane_bytes, room, d);
+    uint64_t bytes;
+    uint32_t fit = 0;
+    while (fit < LW_CORE_LANES_MAX && lanes_bytes_of(in, out->lane_bytes, fit + 1, &bytes) && bytes <= room)
+        fit++;
     if (in->lanes > LW_CORE_LANES_MAX) {
         return lw_fail(d, LW_BAD_INPUT, "--parallel %u: at most %d lanes are served", in->lanes,
                        LW_CORE_LANES_MAX);
     }
+    if (fit == 0) {
+        if (!lanes_bytes_of(in, out->lane_bytes, 1, &bytes)) bytes = UINT64_MAX;
+        return refuse_lane(in, out->context, bytes, room, d);
+    }
     if (in->lanes > fit) {
+        if (!lanes_bytes_of(in, out->lane_bytes, in->lanes, &bytes)) bytes = UINT64_MAX;
         return lw_fail(d, LW_NO_ROOM,
                        "--parallel %u wants %.2f GiB, and %.2f GiB are left after the model's %.2f and a "
                        "reserve of %.2f; --parallel %u or a smaller --context than %u would fit",
-                       in->lanes, (double)out->lane_bytes * in->lanes / GIB, (double)room / GIB,
-                       (double)in->fixed_bytes / GIB, (double)in->reserve_bytes / GIB, (unsigned)fit,
-                       out->context);
+                       in->lanes, (double)bytes / GIB, (double)room / GIB, (double)in->fixed_bytes / GIB,
+                       (double)in->reserve_bytes / GIB, fit, out->context);
     }
-    out->lanes = in->lanes != 0 ? in->lanes : fit < LANES_DEFAULT ? (uint32_t)fit : LANES_DEFAULT;
+    out->lanes = in->lanes != 0 ? in->lanes : fit < LANES_DEFAULT ? fit : LANES_DEFAULT;
+    out->wanted_max = wanted_of(in, out->lanes);
+    const bool is_counted = lanes_bytes_of(in, out->lane_bytes, out->lanes, &bytes);
+    LW_ASSERT(is_counted);
+    *left = room - bytes;
     return LW_OK;
+}
+
+/* More than all entries could hold is never taken unasked. */
+static uint64_t cache_auto(const lw_admitted *out, uint64_t left)
+{
+    uint64_t useful;
+    if (__builtin_mul_overflow(out->lane_bytes, (uint64_t)LW_CACHE_ENTRIES_DEFAULT, &useful))
+        useful = UINT64_MAX;
+    const uint64_t most = useful < cache_bytes_default ? useful : cache_bytes_default;
+    return left < most ? left : most;
 }
 
 /* Entries get what a lane of the same bytes would hold of each group, so pools grow in step. */
 static lw_status pools_choose(const lw_admit *in, lw_admitted *out, uint64_t left, lw_diag *d)
 {
     const bool is_auto = in->cache_bytes == LW_ADMIT_CACHE_AUTO;
-    out->cache_bytes = is_auto ? (left < cache_bytes_default ? left : cache_bytes_default) : in->cache_bytes;
+    out->cache_bytes = is_auto ? cache_auto(out, left) : in->cache_bytes;
     if (out->cache_bytes > left) {
         return lw_fail(d, LW_NO_ROOM,
                        "--prompt-cache of %.2f GiB wants more than the %.2f GiB that %u lanes leave; fewer "
@@ -130,9 +168,9 @@ lw_status lw_admit_choose(const lw_admit *in, lw_admitted *out, lw_diag *d)
                        (double)in->fixed_bytes / GIB, (double)in->reserve_bytes / GIB,
                        (double)in->free_bytes / GIB);
     }
-    const uint64_t room = in->free_bytes - taken;
-    status = lanes_choose(in, &chosen, room, d);
-    if (status == LW_OK) status = pools_choose(in, &chosen, room - chosen.lanes * chosen.lane_bytes, d);
+    uint64_t left = 0;
+    status = lanes_choose(in, &chosen, in->free_bytes - taken, &left, d);
+    if (status == LW_OK) status = pools_choose(in, &chosen, left, d);
     if (status == LW_OK) *out = chosen;
     return status;
 }

@@ -12,8 +12,10 @@
 typedef struct lw_admit {
     uint64_t free_bytes;          /* read from the device before anything is loaded */
     uint64_t reserve_bytes;       /* left alone */
-    uint64_t fixed_bytes;         /* weights, activations, scratch: all but lanes and entries */
+    uint64_t fixed_bytes;         /* weights, activations, scratch: all but lanes, logits and entries */
     uint64_t lane_host_bytes;     /* of one lane beside its pages */
+    uint64_t logits_bytes;        /* of one row */
+    uint32_t wanted_rows;         /* with logits, of one lane in one round; all lanes' are at most rows_max */
     uint32_t group_count;
     uint32_t reaches[LW_PLAN_REACHES_MAX];
     uint64_t page_bytes[LW_PLAN_REACHES_MAX];
@@ -21,12 +23,14 @@ typedef struct lw_admit {
     uint32_t context_model;       /* 0: the model names none */
     uint32_t context;             /* asked for; 0: the smaller of the model's and 32,768 */
     uint32_t lanes;               /* asked for; 0: as many as fit, up to 8 */
-    uint64_t cache_bytes;         /* asked for; LW_ADMIT_CACHE_AUTO: what is left, up to 16 GiB; 0: off */
+    uint64_t cache_bytes;         /* asked for; LW_ADMIT_CACHE_AUTO: what is left, up to 16 GiB and what all
+                                     entries could hold; 0: off */
 } lw_admit;
 
 typedef struct lw_admitted {
     uint32_t lanes;
     uint32_t context;
+    uint32_t wanted_max;          /* rows with logits of one round */
     uint32_t page_counts[LW_PLAN_REACHES_MAX];  /* of the lanes and of the entries */
     uint64_t lane_bytes;          /* of one lane at the full context */
     uint64_t cache_bytes;

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { QUEUE_DEFAULT = 256, ENTRIES_DEFAULT = 64 };
+enum { QUEUE_DEFAULT = 256 };
 
 uint64_t lw__core_now(const lw_core *core)
 {
@@ -90,7 +90,7 @@ lw_status lw_core_open(const lw_core_device *device, const lw_core_options *opti
     core->device = *device;
     core->options = *options;
     if (core->options.queue_max == 0) core->options.queue_max = QUEUE_DEFAULT;
-    if (core->options.cache_entries == 0) core->options.cache_entries = ENTRIES_DEFAULT;
+    if (core->options.cache_entries == 0) core->options.cache_entries = LW_CACHE_ENTRIES_DEFAULT;
     status = memory_take(core, d);
     if (status != LW_OK) {
         lw_core_close(core);
@@ -218,17 +218,48 @@ static bool cancel_waiting(lw_core *core, uint64_t id)
     return true;
 }
 
+/* NULL: it waits or has ended. */
+static lw__lane *lane_of(lw_core *core, uint64_t id)
+{
+    for (uint32_t i = 0; i < core->options.lanes; i++) {
+        lw__lane *lane = &core->lanes[i];
+        if (lane->state != LW__LANE_FREE && lane->job.id == id) return lane;
+    }
+    return NULL;
+}
+
 bool lw_core_cancel(lw_core *core, uint64_t id)
 {
     LW_ASSERT(!core->is_in_round);
     if (cancel_waiting(core, id)) return true;
-    for (uint32_t i = 0; i < core->options.lanes; i++) {
-        lw__lane *lane = &core->lanes[i];
-        if (lane->state == LW__LANE_FREE || lane->job.id != id) continue;
-        lw__seat_leave(core, lane, LW_CANCELLED, LW_FINISH_STOPPED, "cancelled");
-        return true;
+    lw__lane *lane = lane_of(core, id);
+    if (lane == NULL) return false;
+    lw__seat_leave(core, lane, LW_CANCELLED, LW_FINISH_STOPPED, "cancelled");
+    return true;
+}
+
+/* Whether the lane still holds every page that a row at position reads: what lies out of reach of its latest
+ * rows is given back. */
+static bool reaches_back(const lw_core *core, const lw__lane *lane, uint32_t position)
+{
+    for (uint32_t g = 0; g < core->device.pool->group_count; g++) {
+        if (lane->pages.begin[g] > lw_pages_first(core->device.pool->groups[g].reach, position)) return false;
     }
-    return false;
+    return true;
+}
+
+bool lw_core_finish(lw_core *core, uint64_t id, uint32_t kept)
+{
+    LW_ASSERT(!core->is_in_round);
+    lw__lane *lane = lane_of(core, id);
+    if (lane == NULL || lane->state != LW__LANE_RUNNING) return false;
+    LW_ASSERT(kept <= lane->counts.tokens);
+    const uint32_t end = lane->job.request->prompt_count + kept;
+    if (lane->committed > end) lane->committed = end;
+    if (reaches_back(core, lane, lane->committed))
+        lw_cache_publish(&core->cache, lane->ids, lane->committed, &lane->pages, lane->job.id);
+    lw__seat_leave(core, lane, LW_OK, LW_FINISH_STOPPED, "");
+    return true;
 }
 
 bool lw_core_pause(lw_core *core, uint64_t id, bool is_paused)
@@ -240,13 +271,9 @@ bool lw_core_pause(lw_core *core, uint64_t id, bool is_paused)
         job->is_paused = is_paused;
         return true;
     }
-    for (uint32_t i = 0; i < core->options.lanes; i++) {
-        lw__lane *lane = &core->lanes[i];
-        if (lane->state == LW__LANE_FREE || lane->job.id != id) continue;
-        lane->job.is_paused = is_paused;
-        return true;
-    }
-    return false;
+    lw__lane *lane = lane_of(core, id);
+    if (lane != NULL) lane->job.is_paused = is_paused;
+    return lane != NULL;
 }
 
 lw_core_counts lw_core_read_counts(const lw_core *core)

@@ -9,6 +9,7 @@
  *     WAITING -> FILLING          lw__seats_fill: a lane is free and its pages can be promised
  *     FILLING -> RUNNING          lw__round_commit: the prompt's last row is kept
  *     RUNNING -> ended            lw__round_commit: end id, limit, or false from token()
+ *     RUNNING -> ended            lw_core_finish: its reader has what it wants
  *     FILLING -> ended            lw__round_commit: a prompt without a reply
  *     any     -> ended (error)    lw_core_cancel; a forward that failed; logits that are not finite
  *
@@ -50,6 +51,7 @@ enum {
     LW_COPY_MATCH_DEFAULT = 8,    /* shorter agreements are indentation and set phrases */
     LW_DRAFTS_DEFAULT = 15,       /* a window of 16 rows */
     LW_MARK_ROWS_DEFAULT = 1024,
+    LW_CACHE_ENTRIES_DEFAULT = 64,
 };
 
 typedef struct lw_core lw_core;
@@ -69,7 +71,7 @@ typedef struct lw_core_options {
     uint32_t rows_max;           /* rows of one round; more than lanes */
     uint32_t queue_max;          /* waiting requests; 0: 256 */
     uint64_t cache_bytes;        /* of pages that prefix entries may hold; 0: off */
-    uint32_t cache_entries;      /* 0: 64 */
+    uint32_t cache_entries;      /* 0: LW_CACHE_ENTRIES_DEFAULT */
     uint32_t mark_rows;          /* in long prompts an entry every so many rows; 0: none */
     uint64_t round_ns;           /* of a round with prompt rows beside replies; 0: 4 plain rounds' */
     uint32_t copy_match;         /* tokens that agree before a copy is tried; 0: no copies */
@@ -111,8 +113,8 @@ typedef struct lw_end_event {
     lw_request_counts counts;
 } lw_end_event;
 
-/* Borrowed from submit until end() is called. The callbacks run inside lw_core_round and lw_core_cancel and
- * call no function of the core. */
+/* Borrowed from submit until end() is called. The callbacks run inside lw_core_round, lw_core_cancel
+ * and lw_core_finish, and call no function of the core. */
 typedef struct lw_request {
     const int32_t *prompt;
     uint32_t prompt_count;
@@ -156,6 +158,11 @@ lw_status lw_core_submit(lw_core *core, const lw_request *request, uint64_t *id,
 
 /* Ends a request between rounds; its lane is free at once. False: it has ended already. */
 bool lw_core_cancel(lw_core *core, uint64_t id);
+
+/* Ends a running request between rounds like one that ended by itself: its lane is free at once, and what is
+ * kept for later prompts is its prompt and the first `kept` tokens of its reply, as far as they have rows.
+ * False: it does not run. */
+bool lw_core_finish(lw_core *core, uint64_t id, uint32_t kept);
 
 /* A paused request keeps its lane and brings no rows once its prompt is filled: its reader is behind. Between
  * rounds; false: it has ended already. */

@@ -111,15 +111,16 @@ static void program_add(lw_buf *text)
     fclose(file);
 }
 
-void lw_costs_key(const char *device, const lw_plan *plan, uint32_t rows_max,
+void lw_costs_key(const char *device, const lw_plan *plan, uint32_t rows_max, uint32_t wanted_max,
                   char key[LW_COSTS_KEY_CHARS + 1])
 {
     lw_buf text;
     uint8_t digest[LW_SHA256_BYTES];
     lw_buf_init(&text, 0);
     program_add(&text);
-    lw_status status =
-        lw_buf_printf(&text, "|%s|%s|%u|%u|%u|", LW_VERSION, device, plan->vocab, plan->op_count, rows_max);
+    const uint32_t wanted = wanted_max < WINDOW_ROWS ? wanted_max : WINDOW_ROWS;
+    lw_status status = lw_buf_printf(&text, "|%s|%s|%u|%u|%u|%u|", LW_VERSION, device, plan->vocab,
+                                     plan->op_count, rows_max, wanted);
     for (uint32_t i = 0; i < plan->weight_count && status == LW_OK; i++) {
         char format[32];
         lw_weight_format(&plan->weights[i], format);

@@ -19,7 +19,7 @@ lw_status lw_costs_time(const lw_core_device *device, uint32_t rows_max, uint32_
                         lw_cost costs[LW_COST_CLASSES_MAX], uint32_t *count, lw_diag *d) LW_MUST_USE;
 
 /* What the costs depend on: the program's own bytes, the device's description, the model's shape. */
-void lw_costs_key(const char *device, const lw_plan *plan, uint32_t rows_max,
+void lw_costs_key(const char *device, const lw_plan *plan, uint32_t rows_max, uint32_t wanted_max,
                   char key[LW_COSTS_KEY_CHARS + 1]);
 
 /* The folder under cache_home, else under home/.cache; false: there is neither. Both may be NULL. */

@@ -5,12 +5,17 @@
 
 #include "base/clock.h"
 #include "family/family.h"
-#include "lane/admit.h"
 #include "lane/pages.h"
 
 #include <stdlib.h>
 
-enum { CHUNK_ROWS_DEFAULT = 512 };
+enum {
+    CHUNK_ROWS_DEFAULT = 512,
+    RESERVE_SHARE = 16,      /* of the free bytes, one part in so many is left alone */
+};
+
+/* Scratch beside weights and logits: activations of the largest batch, the repacking's buffers. */
+static const uint64_t scratch_bytes = (uint64_t)64 << 20;
 
 struct lw_engine {
     const lw_device_table *table;
@@ -19,6 +24,7 @@ struct lw_engine {
     lw_plan plan;
     lw_page_pool pool;
     uint32_t context, chunk_rows;
+    uint32_t wanted_rows, wanted_max; /* rows with logits: of one lane, and of a forward */
     uint32_t lanes, lanes_used;
     uint64_t cache_bytes;
     bool is_lent;
@@ -48,28 +54,49 @@ void lw_engine_close(lw_engine *engine)
     free(engine);
 }
 
-/* Sizes from what the device has free; the weights are counted as the checkpoint stores them. */
-static lw_status sizes_choose(lw_engine *engine, uint32_t context_model, const lw_engine_options *options,
-                              lw_diag *d)
+/* What the device has free and what everything takes; weights are counted as the checkpoint stores them. */
+static lw_admit sizes_ask(const lw_engine *engine, uint32_t context_model, const lw_engine_options *options)
 {
     const lw_plan *plan = &engine->plan;
+    const uint64_t there = engine->table->free_bytes(engine->device), asked = options->memory_bytes;
     const uint32_t rows = options->chunk_rows != 0 ? options->chunk_rows : CHUNK_ROWS_DEFAULT;
-    lw_admit in = { .free_bytes = engine->table->free_bytes(engine->device), .group_count = plan->reach_count,
-                    .rows_max = rows, .context_model = context_model, .context = options->context,
-                    .lanes = options->lanes != 0 ? options->lanes : 1, .cache_bytes = options->cache_bytes };
+    lw_admit in = { .free_bytes = asked != 0 && asked < there ? asked : there,
+                    /* Who names the memory has left his own reserve. */
+                    .reserve_bytes = asked != 0 ? 0 : there / RESERVE_SHARE,
+                    .fixed_bytes = scratch_bytes,
+                    .lane_host_bytes = (uint64_t)plan->vocab * 2 * sizeof(uint32_t),
+                    .logits_bytes = (uint64_t)plan->vocab * sizeof(float),
+                    .wanted_rows = options->wanted_rows != 0 ? options->wanted_rows : rows,
+                    .group_count = plan->reach_count,
+                    .rows_max = rows,
+                    .context_model = context_model,
+                    .context = options->context,
+                    .lanes = options->lanes,
+                    .cache_bytes = options->cache_bytes };
     for (uint32_t i = 0; i < plan->weight_count; i++) in.fixed_bytes += lw_weight_bytes(&plan->weights[i]);
     for (uint32_t g = 0; g < plan->reach_count; g++) {
         in.reaches[g] = plan->reaches[g];
         in.page_bytes[g] = engine->table->page_bytes(engine->device, plan, g);
     }
+    return in;
+}
+
+static lw_status sizes_choose(lw_engine *engine, uint32_t context_model, const lw_engine_options *options,
+                              lw_diag *d)
+{
+    const lw_admit in = sizes_ask(engine, context_model, options);
     lw_admitted chosen;
     const lw_status status = lw_admit_choose(&in, &chosen, d);
     if (status != LW_OK) return status;
+    /* More rows than one stream has positions are of use to several streams only. */
+    const uint32_t useful = chosen.context > chosen.lanes ? chosen.context : chosen.lanes + 1;
     engine->context = chosen.context;
     engine->lanes = chosen.lanes;
     engine->cache_bytes = chosen.cache_bytes;
-    engine->chunk_rows = rows < chosen.context ? rows : chosen.context;
-    return lw_page_pool_init_counts(&engine->pool, plan, chosen.page_counts, chosen.context, d);
+    engine->chunk_rows = in.rows_max < useful ? in.rows_max : useful;
+    engine->wanted_rows = in.wanted_rows;
+    engine->wanted_max = chosen.wanted_max < engine->chunk_rows ? chosen.wanted_max : engine->chunk_rows;
+    return lw_page_pool_init_counts(&engine->pool, &engine->plan, chosen.page_counts, chosen.context, d);
 }
 
 static lw_status compile(lw_engine *engine, const lw_checkpoint *checkpoint, uint32_t context_model,
@@ -86,7 +113,7 @@ static lw_status compile(lw_engine *engine, const lw_checkpoint *checkpoint, uin
     engine->rows = calloc(engine->chunk_rows, sizeof *engine->rows);
     if (engine->rows == NULL) return lw_fail(d, LW_NO_ROOM, "no memory for %u rows", engine->chunk_rows);
     lw_exec_options exec = { .rows_max = engine->chunk_rows,
-                             .wanted_max = engine->chunk_rows,
+                             .wanted_max = engine->wanted_max,
                              .checkpoint = checkpoint,
                              .progress = options->progress,
                              .trace = options->trace };
@@ -143,6 +170,7 @@ lw_status lw_engine_open(const lw_checkpoint *checkpoint, const lw_engine_option
 const lw_plan *lw_engine_plan(const lw_engine *engine) { return &engine->plan; }
 uint32_t lw_engine_context(const lw_engine *engine) { return engine->context; }
 uint32_t lw_engine_chunk_rows(const lw_engine *engine) { return engine->chunk_rows; }
+uint32_t lw_engine_wanted_max(const lw_engine *engine) { return engine->wanted_max; }
 uint32_t lw_engine_vocab(const lw_engine *engine) { return engine->plan.vocab; }
 
 void lw_engine_describe(const lw_engine *engine, char *text, size_t text_bytes)
@@ -185,10 +213,12 @@ static uint64_t clock_ns(void *context)
 
 lw_core_options lw_engine_core_options(const lw_engine *engine)
 {
+    const uint32_t drafts = engine->wanted_rows - 1;
     return (lw_core_options){ .lanes = engine->lanes, .context = engine->context,
                               .rows_max = engine->chunk_rows, .cache_bytes = engine->cache_bytes,
                               .mark_rows = LW_MARK_ROWS_DEFAULT, .copy_match = LW_COPY_MATCH_DEFAULT,
-                              .drafts_max = LW_DRAFTS_DEFAULT, .clock = clock_ns };
+                              .drafts_max = drafts < LW_DRAFTS_DEFAULT ? drafts : LW_DRAFTS_DEFAULT,
+                              .clock = clock_ns };
 }
 
 /* ---- streams ---- */
@@ -259,6 +289,7 @@ lw_status lw_stream_forward(lw_stream *stream, const int32_t *ids, uint32_t coun
 {
     lw_engine *engine = stream->engine;
     LW_ASSERT(count > 0 && count <= engine->chunk_rows);
+    LW_ASSERT(wanted != LW_WANTED_ALL || count <= engine->wanted_max);
     stream->open = stream->wanted = 0;
     if (count > engine->context - stream->committed) {
         return lw_fail(d, LW_BAD_INPUT, "%u tokens more do not fit: %u of the context's %u are taken", count,

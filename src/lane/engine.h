@@ -15,6 +15,7 @@
 #define LW_LANE_ENGINE_H
 
 #include "device/device.h"
+#include "lane/admit.h"
 #include "lane/core.h"
 #include "lane/finish.h"
 #include "lane/sample.h"
@@ -26,10 +27,14 @@ typedef struct lw_stream lw_stream;
 typedef struct lw_engine_options {
     const char *device;          /* NULL: cpu */
     lw_device_options device_options;
-    uint32_t lanes;              /* streams at once; 0: 1 */
+    uint32_t lanes;              /* streams at once; 0: as many as fit, at most 8 */
     uint32_t context;            /* positions of one stream; 0: the smaller of the model's and 32,768 */
     uint32_t chunk_rows;         /* rows of the largest forward; 0: 512 */
-    uint64_t cache_bytes;        /* pages for a core's prefix entries beside the lanes'; 0: none */
+    uint32_t wanted_rows;        /* of those, rows with logits that one lane may want: for a core 1 and its
+                                    largest window of drafts; 0: all, which takes rows x vocabulary floats */
+    uint64_t cache_bytes;        /* pages for a core's prefix entries beside the lanes'; 0: none;
+                                    LW_ADMIT_CACHE_AUTO: what is left, within reason */
+    uint64_t memory_bytes;       /* all of it, weights too; 0: what the device has free, less a reserve */
     lw_progress progress;
     lw_trace trace;
 } lw_engine_options;
@@ -53,10 +58,12 @@ void lw_engine_describe(const lw_engine *engine, char *text, size_t text_bytes);
 /* Gives all lanes and the pool to a core until lw_engine_return; LW_BAD_INPUT while a stream is open. */
 lw_status lw_engine_lend(lw_engine *engine, lw_core_device *out, lw_diag *d) LW_MUST_USE;
 void lw_engine_return(lw_engine *engine);
-/* Options of a core that uses the engine's lanes, context, rows and cache, the defaults of core.h and this
- * machine's clock. */
+/* Options of a core that uses the engine's lanes, context, rows and cache, the defaults of core.h (drafts: as
+ * many as its wanted rows allow) and this machine's clock. */
 lw_core_options lw_engine_core_options(const lw_engine *engine);
 uint32_t lw_engine_lanes(const lw_engine *engine);
+/* Rows with logits of the largest forward. */
+uint32_t lw_engine_wanted_max(const lw_engine *engine);
 
 /* Takes a free lane. LW_NO_ROOM when none is left. */
 lw_status lw_stream_open(lw_engine *engine, lw_stream **out, lw_diag *d) LW_MUST_USE;
@@ -66,8 +73,8 @@ uint32_t lw_stream_committed(const lw_stream *stream);
 
 typedef enum lw_wanted { LW_WANTED_NONE, LW_WANTED_LAST, LW_WANTED_ALL } lw_wanted;
 
-/* Rows for ids[0, count) at positions committed, committed + 1, ...; count <= chunk_rows and within the
- * context. Ids out of the vocabulary: LW_BAD_INPUT. */
+/* Rows for ids[0, count) at positions committed, committed + 1, ...; count <= chunk_rows, <= wanted_max where
+ * all are wanted, and within the context. Ids out of the vocabulary: LW_BAD_INPUT. */
 lw_status lw_stream_forward(lw_stream *stream, const int32_t *ids, uint32_t count, lw_wanted wanted,
                             lw_diag *d) LW_MUST_USE;
 

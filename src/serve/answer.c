@@ -95,13 +95,13 @@ static json_t *extras_object(const lw_job *job, const lw_news_end *end)
 
 /* ---- streams ---- */
 
-/* An event that found no memory ends the connection: a hole in the text would be worse. */
+/* An event that found no memory ends the reply: a hole in the text would be worse. */
 static void write_event(lw_conn *conn, json_t *event)
 {
     lw_buf out;
     lw_buf_init(&out, 0);
     if (lw_sse_data(&out, event) == LW_OK) lw_conn_write_stream(conn, out.bytes, out.count);
-    else atomic_store(&conn->job->is_cancelled, true);
+    else lw_bridge_starve(&conn->server->bridge, conn->job);
     lw_buf_deinit(&out);
 }
 
@@ -244,7 +244,7 @@ static void hear_text(lw_conn *conn, const lw_news *news)
     if (!conn->job->request.stream) {
         lw_buf *to = is_reasoning ? &answer->reasoning : &answer->content;
         if (lw_buf_append(to, news->bytes, news->count) != LW_OK)
-            atomic_store(&conn->job->is_cancelled, true);
+            lw_bridge_starve(&conn->server->bridge, conn->job);
         return;
     }
     open_stream(conn);
@@ -296,8 +296,13 @@ void lw_answer_hear(lw_conn *conn)
     lw_bridge_take_news(&conn->server->bridge, conn->job, &records);
     lw_news news;
     size_t at = 0;
-    while (lw_news_next(&records, &at, &news) && hear_one(conn, &news)) {}
+    bool goes_on = true;
+    while (goes_on && lw_news_next(&records, &at, &news)) goes_on = hear_one(conn, &news);
     lw_buf_deinit(&records);
+    if (!goes_on || !atomic_load(&conn->job->is_starved)) return;
+    lw_failure failure;
+    lw_failure_set(&failure, 503, "no_room", "no memory for the reply's text");
+    hear_failure(conn, &failure);
 }
 
 void lw_answer_tick(lw_conn *conn, uint64_t now_ns)

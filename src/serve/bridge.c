@@ -189,24 +189,28 @@ bool lw_bridge_is_full(lw_bridge *bridge, lw_job *job)
 
 /* ---- any of them ---- */
 
+/* Puts the job among those with news. The lock is held; true: the event thread is to be woken. */
+static bool notice(lw_bridge *bridge, lw_job *job)
+{
+    if (job->is_noticed) return false;
+    job->is_noticed = true;
+    job->next_noticed = NULL;
+    if (bridge->noticed_last != NULL) bridge->noticed_last->next_noticed = job;
+    else bridge->noticed_first = job;
+    bridge->noticed_last = job;
+    atomic_fetch_add(&job->holders, 1);
+    return true;
+}
+
 void lw_bridge_tell(lw_bridge *bridge, lw_job *job, const lw_buf *records)
 {
+    if (atomic_load(&job->is_starved)) return;
     lock(bridge);
-    /* A piece that finds no memory would leave a hole in the text: the reply is cancelled instead, and its
-     * connection closed by the time-out of the event thread's writes. */
-    if (lw_buf_append(&job->news, records->bytes, records->count) != LW_OK)
-        atomic_store(&job->is_cancelled, true);
-    const bool is_new = !job->is_noticed;
-    if (is_new) {
-        job->is_noticed = true;
-        job->next_noticed = NULL;
-        if (bridge->noticed_last != NULL) bridge->noticed_last->next_noticed = job;
-        else bridge->noticed_first = job;
-        bridge->noticed_last = job;
-        atomic_fetch_add(&job->holders, 1);
-    }
+    const bool fits = lw_buf_append(&job->news, records->bytes, records->count) == LW_OK;
+    const bool is_new = fits && notice(bridge, job);
     unlock(bridge);
     if (is_new) wake_events(bridge);
+    if (!fits) lw_bridge_starve(bridge, job);
 }
 
 void lw_bridge_tell_one(lw_bridge *bridge, lw_job *job, lw_news_kind kind, const void *bytes, size_t count)
@@ -214,5 +218,17 @@ void lw_bridge_tell_one(lw_bridge *bridge, lw_job *job, lw_news_kind kind, const
     lw_buf records;
     lw_buf_init(&records, 0);
     if (lw_news_put(&records, kind, bytes, count) == LW_OK) lw_bridge_tell(bridge, job, &records);
+    else lw_bridge_starve(bridge, job);
     lw_buf_deinit(&records);
+}
+
+void lw_bridge_starve(lw_bridge *bridge, lw_job *job)
+{
+    atomic_store(&job->is_cancelled, true);
+    atomic_store(&job->is_starved, true);
+    lock(bridge);
+    const bool is_new = notice(bridge, job);
+    wake_engine(bridge);
+    unlock(bridge);
+    if (is_new) wake_events(bridge);
 }

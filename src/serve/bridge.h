@@ -76,8 +76,12 @@ void lw_bridge_publish(lw_bridge *bridge, lw_engine_state state, const lw_model_
 bool lw_bridge_is_full(lw_bridge *bridge, lw_job *job) LW_MUST_USE;
 
 /* ---- any of them ---- */
-/* Appends records (whole ones) to the job's news and wakes the event thread. */
+/* Appends records (whole ones) to the job's news and wakes the event thread. Without memory for them the job
+ * is starved. */
 void lw_bridge_tell(lw_bridge *bridge, lw_job *job, const lw_buf *records);
 void lw_bridge_tell_one(lw_bridge *bridge, lw_job *job, lw_news_kind kind, const void *bytes, size_t count);
+/* A piece that found no memory would leave a hole in the text: the job is cancelled, nothing more is told,
+ * and the event thread ends the reply with an error. */
+void lw_bridge_starve(lw_bridge *bridge, lw_job *job);
 
 #endif

@@ -125,7 +125,7 @@ static lw_status put_token(lw_engine *engine, lw_job *job, const lw_event *event
         if (status != LW_OK) return status;
     }
     if (lw_speech_token(&job->speech, event->id, &engine->spoken) != LW_RESULT_OK) return LW_NO_ROOM;
-    if (job->speech.stops.is_stopped) lw_reply_stop(job->reply);
+    if (job->speech.stops.is_stopped) lw_reply_stop(job->reply, job->speech.tokens_free);
     return put_spoken(engine);
 }
 

@@ -16,6 +16,7 @@ lw_job *lw_job_make(lw_request_kind kind)
     job->kind = kind;
     atomic_init(&job->holders, 1);
     atomic_init(&job->is_cancelled, false);
+    atomic_init(&job->is_starved, false);
     lw_buf_init(&job->body, 0);
     lw_buf_init(&job->news, 0);
     return job;

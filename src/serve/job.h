@@ -79,6 +79,7 @@ typedef struct lw_job {
     lw_answer *answer;
 
     atomic_bool is_cancelled;
+    atomic_bool is_starved;      /* memory ran out for its news: what came last is all that it will have */
     atomic_uint holders;
 } lw_job;
 

@@ -63,7 +63,7 @@ int64_t lw_request_tokens_max(const lw_request *request);
 
 /* ---- the parts, one file each (messages.c, fields.c) ---- */
 
-/* The conversation of root checked and as templates expect it; a new text in request->chat. */
+/* The conversation of root for lw_prompt_chat, which judges it; a new text in request->chat. */
 bool lw__request_messages(lw_request *request, const json_t *root, lw_failure *failure) LW_MUST_USE;
 
 /* A whole number that JSON spells as one or as a real without a fraction. */

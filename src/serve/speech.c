@@ -104,6 +104,8 @@ lw_result lw_speech_token(lw_speech *speech, int32_t id, lw_spoken *spoken)
         if (push(speech, bytes, count, spoken) != LW_OK) result = LW_RESULT_NO_ROOM;
     }
     speech->reasoning_tokens += was_inside || speech->reasoning.state == LW_REASONING_INSIDE;
+    speech->tokens++;
+    if (!speech->stops.is_stopped && speech->stops.held.count == 0) speech->tokens_free = speech->tokens;
     return result;
 }
 

@@ -15,6 +15,7 @@ typedef struct lw_speech {
     const char *think_open, *think_close; /* NULL: tags are not looked for */
     bool splits;                          /* false: reasoning and its tags stay in the content */
     uint32_t reasoning_tokens;
+    uint32_t tokens, tokens_free; /* so far; those before any text that a stop string holds or took */
     lw_buf text; /* scratch */
 } lw_speech;
 

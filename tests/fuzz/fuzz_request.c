@@ -1,5 +1,6 @@
 /* Any bytes as an HTTP request in two pieces, and its body (or all of it) as the JSON of every kind of
  * request. */
+#include "api/api_messages.h"
 #include "serve/http_parse.h"
 #include "serve/request.h"
 
@@ -8,6 +9,17 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t count);
 
 enum { BODY_MAX = 1 << 16 };
+
+/* The conversation as lw_prompt_chat judges it. */
+static void read_chat(const char *text, size_t count)
+{
+    lw__chat_request chat;
+    lw_error error = { .text = "" };
+    const lw_result result = lw__chat_request_read(text, count, &chat, &error);
+    LW_ASSERT(result == LW_RESULT_OK || error.text[0] != '\0');
+    LW_ASSERT(result != LW_RESULT_OK || json_array_size(chat.messages) > 0);
+    lw__chat_request_deinit(&chat);
+}
 
 static void read_body(const char *body, size_t count)
 {
@@ -23,6 +35,7 @@ static void read_body(const char *body, size_t count)
         LW_ASSERT(!is_read || request.chat != NULL || request.text != NULL || request.ids != NULL);
         for (size_t k = 0; k < request.bias_count; k++) LW_ASSERT(request.biases[k].id < 1000);
         for (size_t k = 0; k < request.stop_count; k++) LW_ASSERT(request.stops[k].count > 0);
+        if (request.chat != NULL) read_chat(request.chat, request.chat_count);
         json_t *object = is_read ? NULL : lw_failure_json(&failure);
         LW_ASSERT(is_read || object != NULL);
         json_decref(object);

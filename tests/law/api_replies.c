@@ -279,7 +279,7 @@ static void end_early(lw_model *model, ending how, int steps, const outcome *who
         out.ids[out.count++] = event.id;
     }
     if (how == CANCEL) lw_reply_cancel(reply);
-    if (how == STOP) lw_reply_stop(reply);
+    if (how == STOP) lw_reply_stop(reply, UINT32_MAX);
     if (how != CLOSE) {
         assert_true(drain(reply, &out));
         assert_int_equal(out.end, how == STOP ? LW_END_STOP : LW_END_CANCELLED);
@@ -301,6 +301,52 @@ static void an_early_end_in_any_phase_leaves_the_next_reply_alone(void **state)
             const outcome after = solo(*state, 1, 0.0);
             expect_equal(&after, &next);
         }
+    }
+}
+
+/* Opens a reply to ids; reads `count` tokens of it, appends them to ids and stops it there. */
+static void stop_after(lw_model *model, int32_t *ids, size_t prompt_count, uint32_t count, uint32_t kept)
+{
+    lw_request_options options;
+    lw_error error;
+    lw_prompt *prompt;
+    lw_reply *reply;
+    lw_event event;
+    lw_request_options_init(model, &options);
+    options.ignore_end = true;
+    assert_int_equal(lw_prompt_ids(model, ids, prompt_count, &prompt, &error), LW_RESULT_OK);
+    assert_int_equal(lw_reply_open(model, prompt, &options, &reply, &error), LW_RESULT_OK);
+    lw_prompt_free(prompt);
+    for (uint32_t read = 0; read < count;) {
+        lw_reply_read(reply, &event);
+        if (event.kind == LW_EVENT_NONE) step(model);
+        if (event.kind == LW_EVENT_TOKEN) ids[prompt_count + read++] = event.id;
+    }
+    lw_reply_stop(reply, kept);
+    lw_reply_read(reply, &event);
+    assert_int_equal(event.kind, LW_EVENT_END);
+    assert_int_equal(event.end, LW_END_STOP);
+    lw_reply_counts counts;
+    lw_reply_read_counts(reply, &counts);
+    assert_int_equal(counts.reply_tokens, count);
+    lw_reply_close(reply);
+}
+
+static void the_turn_after_a_stop_string_resumes_from_the_reply(void **state)
+{
+    static const uint32_t kept[] = { UINT32_MAX, 9, 4, 0 }, resumed[] = { 9, 9, 4, 0 };
+    for (int32_t i = 0; i < 4; i++) {
+        int32_t ids[200];
+        for (int32_t j = 0; j < 150; j++) ids[j] = j % (11 + i) * 13 + 60 + i; /* repeats: drafts are made */
+        stop_after(*state, ids, 150, 10, kept[i]);
+        for (int32_t j = 160; j < 200; j++) ids[j] = j;
+        lw_request_options options;
+        lw_request_options_init(*state, &options);
+        options.tokens_max = TOKENS_MAX;
+        options.ignore_end = true;
+        options.top_logprobs = 5;
+        const told next = told_run(*state, ids, 150 + 10 + 40, &options);
+        assert_int_equal(next.cached, 150 + resumed[i]);
     }
 }
 
@@ -352,6 +398,7 @@ int main(void)
         cmocka_unit_test(a_bias_forbids_and_forces),
         cmocka_unit_test(replies_outlive_their_model),
         cmocka_unit_test(an_early_end_in_any_phase_leaves_the_next_reply_alone),
+        cmocka_unit_test(the_turn_after_a_stop_string_resumes_from_the_reply),
         cmocka_unit_test(a_held_reply_pauses_and_loses_nothing),
         cmocka_unit_test(events_come_in_order_and_once),
     };

@@ -1,5 +1,5 @@
 /* The public API with canned replies, so that tests of the server are fast and say exactly which tokens come.
- * It is linked before the library, in place of src/api.
+ * It is linked before the library, in place of src/api but for what judges conversations.
  *
  * The model's "folder" is its options: fake:lanes=2,queue=4,token_us=1000,row_us=10,context=4096,chunk=64.
  * Its vocabulary is the 256 bytes and a few special tokens. What it replies stands in the last [[...]] of the
@@ -7,9 +7,11 @@
  *
  *   [[say TEXT]]   [[hex F09F9880]]   [[ids 258,72,259]]   [[count N]]: N letters
  *   [[nan N]]: N letters, then a broken logit   [[lost N]]: N letters, then the device is lost
+ *   [[starve N]]: after N letters the engine's thread finds no memory until the reply is closed
  */
 #include "fake_lanewise.h"
 
+#include "api/api_messages.h"
 #include "base/buf.h"
 #include "base/limits.h"
 #include "base/rng.h"
@@ -35,7 +37,7 @@ struct lw_reply {
     bool is_running, is_filling, has_rows_news, is_over, end_is_read;
     int32_t *script, *ids;
     size_t script_count, id_count, read_count;
-    int32_t breaks_at, loses_at; /* tokens before it happens; NEVER */
+    int32_t breaks_at, loses_at, starves_at; /* tokens before it happens; NEVER */
     lw_request_options options;
     uint32_t held_max, rows, rows_done, prompt_tokens;
     uint64_t seed;
@@ -183,23 +185,25 @@ lw_result lw_prompt_chat(const lw_model *model, const char *request, size_t coun
                          lw_error *error)
 {
     (void)model;
-    json_t *root = json_loadb(request, count, 0, NULL);
+    lw__chat_request chat;
+    *out = NULL;
+    const lw_result result = lw__chat_request_read(request, count, &chat, error);
+    if (result != LW_RESULT_OK) return result;
     lw_prompt *prompt = calloc(1, sizeof *prompt);
-    const json_t *messages = json_object_get(root, "messages");
-    const json_t *variables = json_object_get(root, "chat_template_kwargs");
-    const bool opens = json_is_true(json_object_get(variables, "enable_thinking"));
+    const bool opens = json_is_true(json_object_get(chat.kwargs, "enable_thinking"));
     bool is_fine = true;
-    for (size_t i = 0; i < json_array_size(messages); i++)
-        is_fine = add_message(prompt, json_array_get(messages, i)) && is_fine;
-    if (!json_is_false(json_object_get(root, "add_generation_prompt"))) {
+    for (size_t i = 0; i < json_array_size(chat.messages); i++)
+        is_fine = add_message(prompt, json_array_get(chat.messages, i)) && is_fine;
+    if (chat.add_generation_prompt) {
         add_id(prompt, FAKE_START);
         add_text(prompt, "assistant\n", 10);
         if (opens) add_id(prompt, FAKE_THINK_OPEN);
     }
-    json_decref(root);
-    *out = prompt;
-    if (is_fine) return LW_RESULT_OK;
-    *out = NULL;
+    lw__chat_request_deinit(&chat);
+    if (is_fine) {
+        *out = prompt;
+        return LW_RESULT_OK;
+    }
     lw_prompt_free(prompt);
     return fail(error, LW_RESULT_BAD_INPUT, "messages", "the chat template raised: RAISE!");
 }
@@ -336,7 +340,8 @@ static void script_of(lw_reply *reply, const char *word)
     } else {
         script_letters(reply, (size_t)number + 1);
         if (strncmp(word, "nan ", 4) == 0) reply->breaks_at = (int32_t)number;
-        else reply->loses_at = (int32_t)number;
+        else if (strncmp(word, "lost ", 5) == 0) reply->loses_at = (int32_t)number;
+        else reply->starves_at = (int32_t)number;
     }
 }
 
@@ -377,7 +382,7 @@ lw_result lw_reply_open(lw_model *model, const lw_prompt *prompt, const lw_reque
     reply->model = model;
     reply->options = *options;
     reply->held_max = NEVER;
-    reply->breaks_at = reply->loses_at = NEVER;
+    reply->breaks_at = reply->loses_at = reply->starves_at = NEVER;
     reply->seed = options->has_seed ? options->seed : lw_prompt_seed(prompt->ids, prompt->count, 0);
     reply->rows = reply->prompt_tokens = (uint32_t)prompt->count;
     make_script(reply, prompt);
@@ -442,8 +447,9 @@ void lw_reply_hold(lw_reply *reply, uint32_t held_max)
     reply->held_max = held_max;
 }
 
-void lw_reply_stop(lw_reply *reply)
+void lw_reply_stop(lw_reply *reply, uint32_t kept)
 {
+    (void)kept;
     reply->id_count = reply->read_count;
     reply->is_over = false;
     end_reply(reply, LW_END_STOP, LW_RESULT_OK);
@@ -470,6 +476,7 @@ void lw_reply_close(lw_reply *reply)
     lw_reply **at = &reply->model->replies;
     while (*at != reply) at = &(*at)->next;
     *at = reply->next;
+    if (reply->starves_at != NEVER) fake_starve(false);
     free(reply->script);
     free(reply->ids);
     free(reply);
@@ -500,6 +507,7 @@ static void draw(lw_reply *reply)
         end_reply(reply, LW_END_FAILED, LW_RESULT_BROKEN);
         return;
     }
+    if ((int64_t)at == reply->starves_at) fake_starve(true);
     const int32_t past = reply->options.ignore_end ? '.' : FAKE_END;
     reply->ids[reply->id_count++] = at < reply->script_count ? reply->script[at] : past;
     reply->model->counts.reply_tokens++;

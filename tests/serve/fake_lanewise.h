@@ -13,4 +13,7 @@ enum {
     FAKE_VOCAB,
 };
 
+/* Whether the calling thread finds no memory from now on; fake_driver.c has the means. */
+void fake_starve(bool starves);
+
 #endif

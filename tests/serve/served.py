@@ -23,6 +23,9 @@ class Server:
 
     def __init__(self, command, log_path, env=None):
         self.log_path = log_path
+        # What a server keeps for its next start stays in this test's folder.
+        own = {"XDG_CACHE_HOME": os.path.join(os.path.dirname(os.path.abspath(log_path)), "cache")}
+        env = {**os.environ, **own} if env is None else env
         with open(log_path, "wb") as log:
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, env=env)
         self.start_lines = b""

@@ -83,7 +83,7 @@ BAD_FIELDS = [
     ("top_logprobs", 3),
     ("chat_template_kwargs", "x"),
     ("tools", 5),
-    ("tools", [{"type": "function"}]),
+    ("tools", [{"function": {"name": "f"}}] * 1025),
     ("tool_choice", "perhaps"),
     ("response_format", {"type": "json_object"}),
     ("response_format", "x"),
@@ -136,6 +136,7 @@ def test_good_field(server, name, value):
     server.ok(CHAT, chat("[[say x]]", **{name: value}))
 
 
+TEXT_PART = {"type": "text", "text": "x"}
 BAD_MESSAGES = [
     ([], "messages"),
     (None, "messages"),
@@ -144,9 +145,9 @@ BAD_MESSAGES = [
     ([{"role": "wizard", "content": "x"}], "messages[0].role"),
     ([{"content": "x"}], "messages[0].role"),
     ([USER, {"role": "user", "content": 5}], "messages[1].content"),
-    ([{"role": "user"}], "messages[0].content"),
-    ([{"role": "user", "content": None}], "messages[0].content"),
-    ([{"role": "user", "content": []}], "messages[0].content"),
+    ([{"role": "user", "content": {}}], "messages[0].content"),
+    ([USER, {"role": "user", "content": [TEXT_PART] * 4097}], "messages[1].content"),
+    ([USER] * 16385, "messages"),
     ([{"role": "user", "content": [{"type": "zzz"}]}], "messages[0].content[0].type"),
     (
         [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}],
@@ -155,7 +156,14 @@ BAD_MESSAGES = [
     ([{"role": "user", "content": [{"type": "text"}]}], "messages[0].content[0].text"),
     ([{"role": "user", "content": ["x"]}], "messages[0].content[0]"),
     ([{"role": "assistant", "content": "", "tool_calls": 5}], "messages[0].tool_calls"),
-    ([{"role": "assistant", "content": "", "tool_calls": [{}]}], "messages[0].tool_calls"),
+    ([{"role": "assistant", "tool_calls": [{}]}], "messages[0].tool_calls[0].function"),
+    ([{"role": "assistant", "tool_calls": [{"function": {}}]}], "messages[0].tool_calls[0].function.name"),
+    (
+        [{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{"}}]}],
+        "messages[0].tool_calls[0].function.arguments",
+    ),
+    ([{"role": "tool", "content": "", "tool_call_id": 5}], "messages[0].tool_call_id"),
+    ([{"role": "user", "content": "", "name": []}], "messages[0].name"),
     ([{"role": "assistant", "content": "", "reasoning_content": 5}], "messages[0].reasoning_content"),
 ]
 
@@ -163,6 +171,21 @@ BAD_MESSAGES = [
 @pytest.mark.parametrize("messages,param", BAD_MESSAGES)
 def test_bad_messages(server, messages, param):
     assert server.error(CHAT, {"messages": messages})["param"] == param
+
+
+@pytest.mark.parametrize("role", ["system", "user", "assistant", "tool"])
+def test_no_content_is_empty_content(server, role):
+    def ids(**content):
+        return server.ok("/tokenize", {"messages": [{"role": role, **content}]})["tokens"]
+
+    assert ids() == ids(content=None) == ids(content=[]) == ids(content="") != ids(content="x")
+
+
+def test_bad_tools(server):
+    for tool, place in (({"type": "function"}, "function"), ({"function": {}}, "function.name")):
+        error = server.error(CHAT, chat("x", tools=[tool]))
+        assert error["param"] == "tools[0]." + place
+        assert server.ok(CHAT, chat("[[say x]]", tools=[tool], tool_choice="none"))
 
 
 def test_no_messages(server):

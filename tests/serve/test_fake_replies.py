@@ -330,3 +330,21 @@ def test_concurrent_replies_equal_solo(server):
             pool.map(lambda i: server.ok(CHAT, chat(f"free {i}"))["lanewise"]["token_sha"], range(8))
         )
     assert solo == beside and len(set(solo)) == 8
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("after", [0, 3])
+def test_memory_that_runs_out_ends_the_reply(tmp_path, stream, after):
+    """Nobody waits for news that found no memory: the reply ends with an error, and the next one is whole."""
+    with served.fake(tmp_path, "token_us=20000") as server:
+        value = chat(f"[[starve {after}]]", ignore_eos=True, max_tokens=500)
+        if stream:
+            events = server.events(CHAT, value)
+            assert events[-1]["error"]["code"] == "no_room"
+            said = "".join(e["choices"][0]["delta"].get("content") or "" for e in events[:-1])
+            assert "abc.".startswith(said)
+        else:
+            status, body = server.post(CHAT, value)
+            assert (status, body["error"]["code"]) == (503, "no_room"), body
+        server.wait_idle(5)
+        assert both_ways(server, chat("[[say whole]]")) == ("whole", "", "stop")

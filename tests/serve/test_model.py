@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 
 import openai
 import pytest
@@ -183,6 +184,44 @@ def test_conversation_resumes(server):
     assert body["usage"]["prompt_tokens_details"]["cached_tokens"] > 0
 
 
+def test_conversation_resumes_after_a_stop_string(server):
+    """The stop string is several tokens, and the next turn does not hold it: all before it is resumed."""
+    value = chat("Count to five, and slowly.", max_tokens=64, ignore_eos=True)
+    whole = server.ok(CHAT, value)["choices"][0]["message"]["content"]
+    begin = whole.index(" ", len(whole) // 2)
+    body = server.ok(CHAT, dict(value, stop=[whole[begin : begin + 9]]))
+    own = body["choices"][0]["message"]
+    assert own["content"] == whole[:begin] and body["choices"][0]["finish_reason"] == "stop"
+    turns = {"messages": [*value["messages"], own, {"role": "user", "content": "go on"}], "max_tokens": 4}
+    after = server.ok(CHAT, turns)
+    # Said over: the first turn's prompt and its reply without the stop string; then its end token, a line end.
+    over = server.ok("/tokenize", {"messages": turns["messages"][:2], "add_generation_prompt": False})
+    cached = after["usage"]["prompt_tokens_details"]["cached_tokens"]
+    assert cached == len(over["tokens"]) - 2 > body["usage"]["prompt_tokens"] + 10
+
+
+def costs_of(server):
+    folder = os.path.join(os.path.dirname(server.log_path), "cache", "lanewise", "window-costs")
+    return {
+        name: os.stat(os.path.join(folder, name)).st_mtime_ns for name in sorted(os.listdir(folder))
+    }
+
+
+def test_costs_are_kept_between_starts(tmp_path):
+    """The second start finds what the first one timed; a home that cannot be written costs nothing."""
+    command = [served.LANEWISE, "serve", served.MODEL, "--port", "0", "--threads", "1", "--context", "256"]
+    found = []
+    for _ in range(2):
+        running = served.Server(command, str(tmp_path / "log"))
+        found.append(costs_of(running))
+        assert running.stop() == 0
+    assert len(found[0]) == 1 and found[0] == found[1]
+    nowhere = dict(os.environ, XDG_CACHE_HOME="/proc/no/such/place", HOME="/proc")
+    running = served.Server(command, str(tmp_path / "log"), nowhere)
+    assert sha(running, chat("hi", max_tokens=4))
+    assert running.stop() == 0
+
+
 def test_start_matrix(tmp_path_factory):
     """Every combination of cache, drafts and lanes starts and says the same."""
     value = chat("a b c a b c a b c", max_tokens=16, ignore_eos=True)
@@ -212,6 +251,80 @@ def test_long_prompt_beside_a_stream(tmp_path_factory):
         assert filling.result()["usage"]["prompt_tokens"] > 2000
         assert short.result()
     assert server.stop() == 0
+
+
+CHUNK = 64
+
+
+def rounds_of(server, work):
+    """(what work() gave, rounds, rows) of what it asked."""
+    names = ("lanewise_rounds_total", "lanewise_rows_total")
+    before = [server.metric(name) for name in names]
+    result = work()
+    server.wait_idle()
+    return (result, *(server.metric(name) - was for name, was in zip(names, before)))
+
+
+def test_the_worst_gap_beside_a_long_prompt(tmp_path_factory):
+    """Counted in rounds and rows, not by the clock: while 8,000 prompt tokens fill, no round goes by without a
+    token of the reply that runs, so the worst gap is one round, which has --chunk rows at most."""
+    server = start(
+        tmp_path_factory, "--context", "8192", "--parallel", "2", "--prompt-cache-gib", "0", "--no-drafts",
+        "--chunk", str(CHUNK), "--round-ms", "60000",
+    )  # fmt: skip
+    # Long enough to run on when the prompt is filled, however late that comes.
+    value = chat("Count.", max_tokens=1000, ignore_eos=True)
+
+    def filler(count):
+        return {"prompt": [40 + i % 997 for i in range(count)], "max_tokens": 1, "ignore_eos": True}
+
+    def together():
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            reply = pool.submit(server.ok, CHAT, value)
+            server.wait_for(lambda h: h["running"] == 1)
+            filled = pool.submit(server.ok, TEXT, filler(8000)).result()
+            assert filled["usage"]["prompt_tokens"] == 8000 and not reply.done()
+            return reply.result()
+
+    reply, rounds, rows = rounds_of(server, together)
+    tokens, prompt = reply["usage"]["completion_tokens"], reply["usage"]["prompt_tokens"]
+    assert tokens == rounds == 1000 and rows == 8000 + prompt + tokens - 1
+    # Planted control: rounds without a token of the reply are counted too.
+    after, others, _ = rounds_of(server, lambda: server.ok(TEXT, filler(640)) and server.ok(CHAT, value))
+    assert others == tokens + 640 / CHUNK
+    assert after["lanewise"]["token_sha"] == reply["lanewise"]["token_sha"]
+    assert server.stop() == 0
+
+
+def broken_copy(folder):
+    """The shipped model with a NaN in one scale of its first layer."""
+    sys.path.insert(0, os.path.join(served.ROOT, "tools"))
+    import stfile  # pylint: disable=import-outside-toplevel
+
+    shutil.copytree(served.MODEL, folder, ignore=shutil.ignore_patterns("ref64*"))
+    path = os.path.join(folder, "model.safetensors")
+    tensors, metadata = stfile.read(path)
+    name = "model.layers.0.feed_forward.w2.scales"
+    scales = tensors[name].data.copy()
+    scales[0, 0] = 0x7FC0
+    assert tensors[name].dtype == "BF16" and stfile.bf16_values(scales[0, 0]) != stfile.bf16_values(scales[0, 0])
+    tensors[name] = stfile.Tensor("BF16", scales)
+    stfile.write(path, tensors, metadata)
+    return folder
+
+
+def test_a_weight_that_is_not_a_number(tmp_path):
+    """The request says what broke; the process lives and says the same to the next one."""
+    folder = broken_copy(str(tmp_path / "broken"))
+    command = [served.LANEWISE, "serve", folder, "--port", "0", "--threads", "1", "--context", "256"]
+    running = served.Server(command, str(tmp_path / "log"))
+    for _ in range(2):
+        error = running.error(CHAT, chat("hi", max_tokens=4), 500)
+        assert error["code"] == "broken_logits" and "position" in error["message"], error
+        events = running.events(CHAT, chat("hi", max_tokens=4))
+        assert events[-1]["error"]["code"] == "broken_logits"
+    assert running.get("/health")[0] == 200
+    assert running.stop() == 0
 
 
 def test_curl_line_of_the_start(server):

@@ -43,6 +43,9 @@ static const refusal refusals[] = {
       "messages[0].content[0].text" },
     { "{\"messages\":[{\"role\":\"assistant\",\"reasoning_content\":1}]}", LW_RESULT_BAD_INPUT,
       "messages[0].reasoning_content" },
+    { "{\"messages\":[{\"role\":\"user\",\"name\":1}]}", LW_RESULT_BAD_INPUT, "messages[0].name" },
+    { "{\"messages\":[{\"role\":\"tool\",\"tool_call_id\":1}]}", LW_RESULT_BAD_INPUT,
+      "messages[0].tool_call_id" },
     { "{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":{}}]}", LW_RESULT_BAD_INPUT,
       "messages[0].tool_calls" },
     { "{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[1]}]}", LW_RESULT_BAD_INPUT,
@@ -59,6 +62,8 @@ static const refusal refusals[] = {
     { "{\"messages\":[" USER "],\"tools\":{}}", LW_RESULT_BAD_INPUT, "tools" },
     { "{\"messages\":[" USER "],\"tools\":[\"f\"]}", LW_RESULT_BAD_INPUT, "tools[0]" },
     { "{\"messages\":[" USER "],\"tools\":[{\"function\":1}]}", LW_RESULT_BAD_INPUT, "tools[0].function" },
+    { "{\"messages\":[" USER "],\"tools\":[{\"type\":\"function\"}]}", LW_RESULT_BAD_INPUT,
+      "tools[0].function" },
     { "{\"messages\":[" USER "],\"tools\":[{\"function\":{}}]}", LW_RESULT_BAD_INPUT,
       "tools[0].function.name" },
     { "{\"messages\":[" USER "],\"chat_template_kwargs\":[]}", LW_RESULT_BAD_INPUT, "chat_template_kwargs" },
@@ -108,6 +113,42 @@ static void same_meanings_are_same_prompts(void **state)
     }
 }
 
+/* Lists as long as they may be, and one longer. */
+static void lists_have_limits(void **state)
+{
+    enum { BYTES = 1 << 20 };
+    static const struct {
+        const char *begin, *item, *end, *field;
+        int most;
+    } lists[] = {
+        { "{\"messages\":[", USER, "]}", "messages", 16384 },
+        { "{\"messages\":[{\"role\":\"user\",\"content\":[", "{\"type\":\"text\",\"text\":\"\"}", "]}]}",
+          "messages[0].content", 4096 },
+        { "{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[", "{\"function\":{\"name\":\"f\"}}",
+          "]}]}", "messages[0].tool_calls", 1024 },
+        { "{\"messages\":[" USER "],\"tools\":[", "{\"name\":\"f\"}", "]}", "tools", 1024 },
+    };
+    char *request = malloc(BYTES);
+    assert_non_null(request);
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
+        for (int more = 0; more < 2; more++) {
+            size_t at = (size_t)snprintf(request, BYTES, "%s", lists[i].begin);
+            for (int j = 0; j < lists[i].most + more; j++)
+                at += (size_t)snprintf(request + at, BYTES - at, "%s%s", j > 0 ? "," : "", lists[i].item);
+            at += (size_t)snprintf(request + at, BYTES - at, "%s", lists[i].end);
+            assert_true(at < BYTES - 1);
+            lw_prompt *prompt;
+            lw_error error = { .text = "" };
+            const lw_result result = lw_prompt_chat(*state, request, at, &prompt, &error);
+            if (result != (more ? LW_RESULT_BAD_INPUT : LW_RESULT_OK))
+                fail_msg("%s: %s", lists[i].field, error.text);
+            assert_string_equal(error.field, more ? lists[i].field : "");
+            lw_prompt_free(prompt);
+        }
+    }
+    free(request);
+}
+
 /* The deepest nesting that is read and one more: neither may reach the parser's own limits. */
 static void nesting_has_a_limit(void **state)
 {
@@ -138,6 +179,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_refused_is_named),
         cmocka_unit_test(same_meanings_are_same_prompts),
+        cmocka_unit_test(lists_have_limits),
         cmocka_unit_test(nesting_has_a_limit),
     };
     return cmocka_run_group_tests(tests, api_setup, api_teardown);

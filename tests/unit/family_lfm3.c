@@ -69,7 +69,7 @@ static void a_reply_runs_on_the_null_device(void **state)
     lw_engine *engine = NULL;
     lw_stream *stream = NULL, *second = NULL;
     lw_diag d = { "" };
-    const lw_engine_options options = { .device = "null", .context = 300, .chunk_rows = 16 };
+    const lw_engine_options options = { .device = "null", .lanes = 1, .context = 300, .chunk_rows = 16 };
     if (lw_engine_open(checkpoint, &options, &engine, &d) != LW_OK) fail_msg("%s", d.text);
     assert_int_equal(lw_stream_open(engine, &stream, &d), LW_OK);
     assert_int_equal(lw_stream_open(engine, &second, &d), LW_NO_ROOM);

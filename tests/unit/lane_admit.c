@@ -125,14 +125,48 @@ static void what_is_chosen_fits(void **state)
             in.free_bytes = free_mib * MIB;
             in.context = context;
             in.cache_bytes = LW_ADMIT_CACHE_AUTO;
+            in.logits_bytes = MIB / 3;
+            in.wanted_rows = (uint32_t)free_mib % 20;
             if (lw_admit_choose(&in, &out, NULL) != LW_OK) continue;
             const uint64_t pools = out.page_counts[0] * MIB + out.page_counts[1] * (MIB / 2);
-            assert_true(pools + in.fixed_bytes + in.reserve_bytes <= in.free_bytes);
-            const uint64_t lanes = out.lanes * out.lane_bytes;
+            const uint64_t logits = out.wanted_max * in.logits_bytes;
+            assert_true(pools + logits + in.fixed_bytes + in.reserve_bytes <= in.free_bytes);
+            const uint64_t lanes = out.lanes * out.lane_bytes + logits + in.wanted_rows * in.logits_bytes;
             assert_true(out.lanes == 8 ||
                         lanes + out.lane_bytes + in.fixed_bytes + in.reserve_bytes > in.free_bytes);
             assert_true(out.page_counts[0] >= out.lanes * lw_pages_needed(0, context, 32));
         }
+    }
+}
+
+/* Logits are counted for the rows that rounds of so many lanes may want, and for no more than a round has. */
+static void logits_are_counted_as_lanes_want_them(void **state)
+{
+    (void)state;
+    static const struct { uint32_t wanted_rows, lanes, wanted_max; uint64_t logits_mib; } rows[] = {
+        { 1, 1, 1, 1 }, { 4, 1, 4, 4 }, { 4, 2, 8, 8 }, { 16, 4, 32, 32 }, { 32, 1, 32, 32 },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        lw_admit in = base();
+        lw_admitted out;
+        lw_diag d = { "" };
+        in.logits_bytes = MIB;
+        in.wanted_rows = rows[i].wanted_rows;
+        in.lanes = rows[i].lanes;
+        in.free_bytes = (500 + 18 * rows[i].lanes + rows[i].logits_mib) * MIB;
+        assert_int_equal(lw_admit_choose(&in, &out, &d), LW_OK);
+        assert_int_equal(out.wanted_max, rows[i].wanted_max);
+        in.lanes = 0;
+        assert_int_equal(lw_admit_choose(&in, &out, &d), LW_OK);
+        assert_true(out.lanes >= rows[i].lanes);
+        in.lanes = rows[i].lanes;
+        in.free_bytes--;
+        assert_int_equal(lw_admit_choose(&in, &out, &d), LW_NO_ROOM);
+        in.free_bytes += 1 + MIB / 2;
+        in.cache_bytes = MIB;
+        /* Entries cannot have what logits take. */
+        assert_int_equal(lw_admit_choose(&in, &out, &d), LW_NO_ROOM);
+        assert_non_null(strstr(d.text, "--prompt-cache"));
     }
 }
 
@@ -142,6 +176,10 @@ static void sizes_beyond_64_bits_are_refused(void **state)
     lw_admit in = base();
     lw_admitted out;
     in.page_bytes[0] = UINT64_MAX / 2;
+    assert_int_equal(lw_admit_choose(&in, &out, NULL), LW_NO_ROOM);
+    in = base();
+    in.logits_bytes = UINT64_MAX / 2;
+    in.wanted_rows = 3;
     assert_int_equal(lw_admit_choose(&in, &out, NULL), LW_NO_ROOM);
     in = base();
     in.fixed_bytes = UINT64_MAX;
@@ -154,6 +192,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_case_of_the_table),
         cmocka_unit_test(what_is_chosen_fits),
+        cmocka_unit_test(logits_are_counted_as_lanes_want_them),
         cmocka_unit_test(sizes_beyond_64_bits_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -363,6 +363,67 @@ static void a_stop_drops_what_the_window_drew_after_it(void **state)
     }
 }
 
+static void a_finished_reply_is_kept_like_one_that_ended_by_itself(void **state)
+{
+    (void)state;
+    for (uint32_t right = 0; right <= 256; right += 128) {
+        bench b;
+        fake_drafter drafter;
+        fake_drafter_init(&drafter, 3 + right, right, right == 128);
+        bench_open(&b,
+                   &(lw_core_options){ .drafts_max = 8, .source = &drafter.source, .cache_bytes = 1 << 20 });
+        stream *s = stream_init(&b, 0, 20, 60);
+        submit(&b, s);
+        while (s->count < 9) assert_true(lw_core_round(b.core));
+        assert_int_equal(s->ends, 0);
+        assert_true(lw_core_finish(b.core, s->id, 7));
+        assert_int_equal(s->ends, 1);
+        assert_int_equal(s->end.status, LW_OK);
+        assert_int_equal(s->end.finish, LW_FINISH_STOPPED);
+        assert_false(lw_core_finish(b.core, s->id, 7));
+        const lw_core_counts counts = lw_core_read_counts(b.core);
+        assert_int_equal(counts.finished, 1);
+        assert_int_equal(counts.cancelled + counts.running, 0);
+        int32_t talk[CONTEXT];
+        memcpy(talk, s->prompt, 20 * sizeof *talk);
+        memcpy(talk + 20, s->ids, 9 * sizeof *talk);
+        assert_int_equal(resumed(&b, talk, 27, 60), 27); /* the stop string is not said again */
+        assert_int_equal(resumed(&b, talk, 29, 60), 27); /* it is */
+        assert_int_equal(resumed(&b, talk, 26, 60), 0);
+        bench_close(&b);
+    }
+}
+
+/* The sliding group's pages before the latest rows are given back while the reply runs. */
+static void a_reply_cut_far_back_leaves_no_entry_that_lacks_pages(void **state)
+{
+    (void)state;
+    bench b;
+    bench_open(&b, &(lw_core_options){ .cache_bytes = 1 << 20 });
+    stream *s = stream_init(&b, 0, 20, 300);
+    submit(&b, s);
+    while (s->count < 250) assert_true(lw_core_round(b.core));
+    assert_true(lw_core_finish(b.core, s->id, 2));
+    assert_int_equal(s->end.status, LW_OK);
+    assert_int_equal(lw_core_read_counts(b.core).cache_entries, 0);
+    assert_int_equal(resumed(&b, s->prompt, 20, 60), 0);
+    bench_close(&b);
+}
+
+static void only_a_running_reply_can_be_finished(void **state)
+{
+    (void)state;
+    bench b;
+    bench_open(&b, &(lw_core_options){ .lanes = 1, .rows_max = 16, .cache_bytes = 1 << 20 });
+    for (uint32_t i = 0; i < 2; i++) submit(&b, stream_init(&b, i, 150, 30));
+    lw_core_round(b.core);
+    assert_false(lw_core_finish(b.core, b.streams[0].id, 0)); /* in its prompt */
+    assert_false(lw_core_finish(b.core, b.streams[1].id, 0)); /* waiting */
+    run_to_end(&b);
+    for (uint32_t i = 0; i < 2; i++) assert_solo(&b.streams[i]);
+    bench_close(&b);
+}
+
 static void conversations_resume_where_they_agree(void **state)
 {
     (void)state;
@@ -612,6 +673,9 @@ int main(void)
         cmocka_unit_test(forbidding_every_token_ends_the_request),
         cmocka_unit_test(a_failed_forward_ends_its_streams_and_no_later_one),
         cmocka_unit_test(a_stop_drops_what_the_window_drew_after_it),
+        cmocka_unit_test(a_finished_reply_is_kept_like_one_that_ended_by_itself),
+        cmocka_unit_test(a_reply_cut_far_back_leaves_no_entry_that_lacks_pages),
+        cmocka_unit_test(only_a_running_reply_can_be_finished),
         cmocka_unit_test(conversations_resume_where_they_agree),
         cmocka_unit_test(a_long_prompt_leaves_entries_on_its_way),
         cmocka_unit_test(shared_pages_are_promised_once),

@@ -118,21 +118,22 @@ static void folders_follow_the_environment(void **state)
 static void keys_tell_devices_and_shapes_apart(void **state)
 {
     (void)state;
-    char keys[4][LW_COSTS_KEY_CHARS + 1];
+    char keys[5][LW_COSTS_KEY_CHARS + 1];
     lw_plan plan;
     assert_int_equal(lw_plan_init(&plan, NULL), LW_OK);
     plan.vocab = 100;
-    lw_costs_key("cpu (avx2, 2 threads)", &plan, 512, keys[0]);
-    lw_costs_key("cpu (avx2, 4 threads)", &plan, 512, keys[1]);
-    lw_costs_key("cpu (avx2, 2 threads)", &plan, 256, keys[2]);
+    lw_costs_key("cpu (avx2, 2 threads)", &plan, 512, 16, keys[0]);
+    lw_costs_key("cpu (avx2, 4 threads)", &plan, 512, 16, keys[1]);
+    lw_costs_key("cpu (avx2, 2 threads)", &plan, 256, 16, keys[2]);
+    lw_costs_key("cpu (avx2, 2 threads)", &plan, 512, 1, keys[4]); /* without drafts: fewer logits */
     plan.vocab = 101;
-    lw_costs_key("cpu (avx2, 2 threads)", &plan, 512, keys[3]);
-    for (size_t i = 0; i < 4; i++) {
+    lw_costs_key("cpu (avx2, 2 threads)", &plan, 512, 16, keys[3]);
+    for (size_t i = 0; i < 5; i++) {
         assert_int_equal(strlen(keys[i]), LW_COSTS_KEY_CHARS);
         for (size_t j = 0; j < i; j++) assert_string_not_equal(keys[i], keys[j]);
     }
     char again[LW_COSTS_KEY_CHARS + 1];
-    lw_costs_key("cpu (avx2, 2 threads)", &plan, 512, again);
+    lw_costs_key("cpu (avx2, 2 threads)", &plan, 512, 128, again); /* no window is as large */
     assert_string_equal(again, keys[3]);
     lw_plan_deinit(&plan);
 }

@@ -75,6 +75,48 @@ static void entries_get_pages_beside_the_lanes(void **state)
     bench_close(&cached);
 }
 
+static void logits_are_taken_for_the_rows_that_want_them(void **state)
+{
+    (void)state;
+    bench b;
+    lw_engine_options options = { .device = "null", .lanes = 2, .context = 300, .chunk_rows = 64 };
+    bench_open(&b, &options);
+    assert_int_equal(lw_engine_wanted_max(b.engine), 64);
+    assert_int_equal(lw_engine_core_options(b.engine).drafts_max, LW_DRAFTS_DEFAULT);
+    bench_close(&b);
+    options.wanted_rows = 4;
+    bench_open(&b, &options);
+    assert_int_equal(lw_engine_wanted_max(b.engine), 8);
+    assert_int_equal(lw_engine_core_options(b.engine).drafts_max, 3);
+    bench_close(&b);
+    options.wanted_rows = 60;
+    bench_open(&b, &options);
+    assert_int_equal(lw_engine_wanted_max(b.engine), 64);
+    bench_close(&b);
+}
+
+/* What the wanted rows take is what keeps a device too small from being filled. */
+static void logits_count_against_the_memory(void **state)
+{
+    (void)state;
+    bench b;
+    lw_diag d = { "" };
+    lw_engine *engine = NULL;
+    lw_engine_options options = { .device = "null", .lanes = 1, .context = 64, .chunk_rows = 4096 };
+    bench_open(&b, &options);
+    const uint64_t row_bytes = lw_engine_vocab(b.engine) * sizeof(float);
+    uint64_t weight_bytes = 0;
+    const lw_plan *plan = lw_engine_plan(b.engine);
+    for (uint32_t i = 0; i < plan->weight_count; i++) weight_bytes += lw_weight_bytes(&plan->weights[i]);
+    /* The scratch beside the weights and one small lane, and room for half of all rows' logits. */
+    options.memory_bytes = weight_bytes + ((uint64_t)80 << 20) + 2048 * row_bytes;
+    assert_int_equal(lw_engine_open(b.checkpoint, &options, &engine, &d), LW_NO_ROOM);
+    options.wanted_rows = 16;
+    assert_int_equal(lw_engine_open(b.checkpoint, &options, &engine, &d), LW_OK);
+    lw_engine_close(engine);
+    bench_close(&b);
+}
+
 static void what_does_not_fit_is_refused(void **state)
 {
     (void)state;
@@ -94,6 +136,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lanes_belong_to_streams_or_to_a_core),
         cmocka_unit_test(entries_get_pages_beside_the_lanes),
+        cmocka_unit_test(logits_are_taken_for_the_rows_that_want_them),
+        cmocka_unit_test(logits_count_against_the_memory),
         cmocka_unit_test(what_does_not_fit_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

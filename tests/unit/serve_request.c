@@ -1,4 +1,4 @@
-/* Requests from JSON: what lands where, every limit at its edges, and the conversation as templates get it.
+/* Requests from JSON: what lands where, every limit at its edges, and the conversation as it is passed on.
  */
 #include "serve/request.h"
 
@@ -133,29 +133,34 @@ static void stop_limits(void **state)
     }
 }
 
+/* What is in the messages is the API's to judge; only what an HTTP client says about them is read here. */
 static void conversation(void **state)
 {
     (void)state;
-    lw_request request;
-    static const char body[] =
-        "{\"messages\":[{\"role\":\"developer\",\"content\":\"s\"},"
-        "{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"text\",\"text\":"
-        "\"b\"}]},"
-        "{\"role\":\"assistant\",\"content\":null,\"reasoning_content\":\"r\",\"tool_calls\":[{\"id\":\"1\","
-        "\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"x\\\":1}\"}}]},"
-        "{\"role\":\"tool\",\"tool_call_id\":\"1\",\"content\":\"t\"}],"
-        "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}],\"tool_choice\":\"auto\","
-        "\"chat_template_kwargs\":{\"enable_thinking\":true},\"temperature\":1}";
-    assert_true(read_text(&request, LW_REQUEST_CHAT, body));
-    assert_string_equal(
-        request.chat,
-        "{\"messages\":[{\"role\":\"system\",\"content\":\"s\"},{\"role\":\"user\",\"content\":\"a\\nb\"},"
-        "{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"id\":\"1\",\"function\":{\"name\":\"f\","
-        "\"arguments\":{\"x\":1}}}],\"reasoning_content\":\"r\"},"
-        "{\"role\":\"tool\",\"content\":\"t\",\"tool_call_id\":\"1\"}],"
-        "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}],"
-        "\"chat_template_kwargs\":{\"tool_choice\":\"auto\",\"enable_thinking\":true}}");
-    lw_request_deinit(&request);
+#define MESSAGES "\"messages\":[{\"role\":\"wizard\",\"content\":5}]"
+    static const struct {
+        const char *members, *chat;
+    } cases[] = {
+        { "", "{" MESSAGES ",\"chat_template_kwargs\":{}}" },
+        { ",\"tools\":[1],\"tool_choice\":\"auto\",\"temperature\":1,\"reasoning_effort\":\"low\"",
+          "{" MESSAGES ",\"chat_template_kwargs\":{\"tool_choice\":\"auto\","
+          "\"reasoning_effort\":\"low\"},\"tools\":[1]}" },
+        { ",\"tools\":[1],\"tool_choice\":\"none\"",
+          "{" MESSAGES ",\"chat_template_kwargs\":{\"tool_choice\":\"none\"}}" },
+        { ",\"chat_template_kwargs\":{\"reasoning_effort\":3},\"reasoning_effort\":\"low\"",
+          "{" MESSAGES ",\"chat_template_kwargs\":{\"reasoning_effort\":3}}" },
+        { ",\"chat_template_kwargs\":7,\"add_generation_prompt\":8",
+          "{" MESSAGES ",\"add_generation_prompt\":8,\"chat_template_kwargs\":7}" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char body[512];
+        lw_request request;
+        snprintf(body, sizeof body, "{" MESSAGES "%s}", cases[i].members);
+        assert_true(read_text(&request, LW_REQUEST_CHAT, body));
+        assert_string_equal(request.chat, cases[i].chat);
+        lw_request_deinit(&request);
+    }
+#undef MESSAGES
 }
 
 static void prompts(void **state)

@@ -109,7 +109,7 @@ static lw_status null_submit(lw_exec *exec, uint32_t entry, const lw_batch *batc
     exec->counts.wanted_rows += exec->wanted_count;
     exec->counts.ops += e->op_end - e->op_begin;
     *ticket = ++exec->submitted;
-    LW_ASSERT(exec->model.forward == NULL || exec->wanted_count <= exec->wanted_max);
+    LW_ASSERT(exec->wanted_count <= exec->wanted_max);
     if (exec->model.forward != NULL) exec->model.forward(exec->model.context, batch, exec->logits);
     return LW_OK;
 }
