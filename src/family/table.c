@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-extern const lw_family lw_family_lfm3, lw_family_qwen3_5;
+extern const lw_family lw_family_lfm3, lw_family_nemotron_h, lw_family_qwen3_5;
 
-const lw_family *const lw_families[] = { &lw_family_lfm3, &lw_family_qwen3_5, NULL };
+const lw_family *const lw_families[] = { &lw_family_lfm3, &lw_family_nemotron_h, &lw_family_qwen3_5, NULL };
 
 void lw_record_tell_unused(const lw_record_options *options, const lw_names *names)
 {
