@@ -81,6 +81,7 @@ typedef struct lw_cpu_attend_args {
     float *scratch;                     /* attend_scratch_floats per part, 64-byte aligned */
     uint32_t rows, heads, heads_kv, head_dim;
     uint32_t window;                    /* a row at p sees (p - window, p]; 0: all */
+    uint32_t first;                     /* and nothing before position first; a row that sees no key gives 0 */
     float scale;
 } lw_cpu_attend_args;
 
@@ -88,6 +89,8 @@ typedef struct lw_cpu_conv_args {
     const lw_bf16 *x; size_t x_stride;
     lw_bf16 *y;       size_t y_stride;
     const float *w;                     /* (taps, width): oldest tap first */
+    const float *bias;                  /* [width]; NULL: none */
+    bool silu;                          /* of the sum and bias */
     lw_cpu_pages pages;                 /* a page is (64, width) bf16 */
     const lw_cpu_place *places;         /* [rows] */
     uint32_t rows, width, taps;

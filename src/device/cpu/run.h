@@ -11,6 +11,12 @@ typedef struct op_run {
     uint32_t rows;               /* of the output's row space, or the input's where there is no output */
 } op_run;
 
+/* Runners that do not stand in run.c. */
+void lw__cpu_run_take_heads(op_run *run);
+void lw__cpu_run_concat(op_run *run);
+void lw__cpu_run_tail_store(op_run *run);
+void lw__cpu_run_tail_before(op_run *run);
+
 static inline const lw_value *value_of(const lw_exec *exec, lw_ref x)
 {
     return &exec->plan->values[x.index];
