@@ -60,13 +60,10 @@ static void run_linear(op_run *run)
           .rows = run->rows,
           .prepared = exec->prepared },
     };
-    const bool shared =
-        exec->prepared_value == op->in[0].index && lw_cpu_same_prepare(exec->prepared_for, weight);
-    if (!shared) {
+    if (!is_prepared(run, LW_NONE)) {
         linear_prepare_job prepare = { job.kernels, job.args };
         lw_pool_run(exec->device->pool, linear_prepare_part, &prepare);
-        exec->prepared_value = op->in[0].index;
-        exec->prepared_for = weight;
+        set_prepared(run, LW_NONE);
     }
     lw_pool_run(exec->device->pool, linear_run_part, &job);
 }
@@ -218,6 +215,9 @@ static void (*const runners[LW_OP_COUNT])(op_run *run) = {
     [LW_OP_ATTEND] = run_attend,
     [LW_OP_HEAD_GATE] = run_gate,
     [LW_OP_SHORT_CONV] = run_conv,
+    [LW_OP_ROUTE] = lw__cpu_run_route,
+    [LW_OP_EXPERT_LINEAR] = lw__cpu_run_expert_linear,
+    [LW_OP_EXPERT_SUM] = lw__cpu_run_expert_sum,
     [LW_OP_TAKE_WANTED] = run_take_wanted,
 };
 
