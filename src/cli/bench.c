@@ -83,21 +83,32 @@ static bool reads(const lw_op *op, uint32_t weight)
     return false;
 }
 
-/* A step reads every weight that an op of the forward names, once; of an embedding table its one row. */
+/* What one row's op reads of a weight: of an embedding table its row, of a stack the chosen matrices. */
+static uint64_t bytes_read(const lw_plan *plan, const lw_op *op, const lw_weight *weight)
+{
+    const uint64_t bytes = lw_weight_bytes(weight);
+    if (op->kind == LW_OP_EMBED) return bytes / weight->rows;
+    if (op->kind == LW_OP_EXPERT_LINEAR)
+        return bytes / weight->stack_count * plan->values[op->out.index].slots;
+    return bytes;
+}
+
+/* A step reads every weight that an op of the forward names, once; a table that is the head too also gives a
+ * row. */
 static void count_bytes(bench *b, const lw_plan *plan)
 {
     for (uint32_t i = 0; i < plan->weight_count; i++) {
         const lw_weight *weight = &plan->weights[i];
-        const uint64_t bytes = lw_weight_bytes(weight);
-        bool whole = false, row = false;
+        uint64_t most = 0, row = 0;
         for (uint32_t j = plan->entries[0].op_begin; j < plan->entries[0].op_end; j++) {
-            if (!reads(&plan->ops[j], i)) continue;
-            if (plan->ops[j].kind == LW_OP_EMBED) row = true;
-            else whole = true;
+            const lw_op *op = &plan->ops[j];
+            if (!reads(op, i)) continue;
+            uint64_t *const counted = op->kind == LW_OP_EMBED ? &row : &most;
+            const uint64_t bytes = bytes_read(plan, op, weight);
+            *counted = bytes > *counted ? bytes : *counted;
         }
-        b->weight_bytes += bytes;
-        if (whole) b->token_bytes += bytes;
-        if (row) b->token_bytes += bytes / weight->rows;
+        b->weight_bytes += lw_weight_bytes(weight);
+        b->token_bytes += most + row;
     }
 }
 

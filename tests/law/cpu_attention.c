@@ -14,7 +14,8 @@ enum { PAGES_LANE = LENGTH_MAX / PAGE + 4, POOL_PAGES = LANES * PAGES_LANE };
 static const size_t lengths[LANES] = { LENGTH_MAX, 70, 530 };
 
 typedef struct shape {
-    uint32_t heads, heads_kv, head_dim, window;
+    uint32_t heads, heads_kv, head_dim, window, first;
+    bool bias, silu;                            /* what follows the convolution's sum */
 } shape;
 
 /* The streams: what each lane's token at each position brings, and the bits of each row alone. */
@@ -25,7 +26,7 @@ typedef struct streams {
     size_t q_width, kv_width;
     lw_bf16 *q[LANES], *k[LANES], *v[LANES];    /* (positions, width) */
     lw_bf16 *alone[LANES];                      /* (positions, q_width) attention */
-    float *w;                                   /* (TAPS, q_width) of the convolution; its input is q */
+    float *w, *bias;                            /* (TAPS, q_width), [q_width]; the convolution's input is q */
     lw_bf16 *conv_alone[LANES];                 /* (positions, q_width) */
 } streams;
 
@@ -50,6 +51,7 @@ static streams streams_make(const lw_cpu_kernels *kernels, lw_rng *rng, shape s)
     t.q_width = (size_t)s.heads * s.head_dim;
     t.kv_width = (size_t)s.heads_kv * s.head_dim;
     t.w = law_floats(rng, TAPS * t.q_width, 0.5f);
+    t.bias = law_floats(rng, t.q_width, 0.5f);
     for (size_t lane = 0; lane < LANES; lane++) {
         t.q[lane] = law_bf(rng, lengths[lane] * t.q_width, 1.5f);
         t.k[lane] = law_bf(rng, lengths[lane] * t.kv_width, 1.0f);
@@ -70,6 +72,7 @@ static void streams_free(streams *t)
         free(t->conv_alone[lane]);
     }
     free(t->w);
+    free(t->bias);
     lw_pool_close(t->pool);
 }
 
@@ -164,7 +167,9 @@ static void rows_store(const streams *t, const store *st, const rows *r, unsigne
     free(v);
 }
 
-static lw_bf16 *rows_attend(const streams *t, const store *st, const rows *r, unsigned parts, uint32_t window)
+/* Attention as the streams have it, or with another window and first position. */
+static lw_bf16 *rows_attend_as(const streams *t, const store *st, const rows *r, unsigned parts,
+                               uint32_t window, uint32_t first)
 {
     const size_t floats = lw_cpu_attend_scratch_floats(t->s.heads, t->s.heads_kv, t->s.head_dim);
     lw_bf16 *q = rows_take(r, t->q, t->q_width), *y = law_make(r->count * t->q_width, sizeof *y);
@@ -173,7 +178,8 @@ static lw_bf16 *rows_attend(const streams *t, const store *st, const rows *r, un
     const lw_cpu_attend_args args = {
         .q = q, .q_stride = t->q_width, .y = y, .y_stride = t->q_width, .pages = st->kv, .places = r->places,
         .scratch = scratch, .rows = (uint32_t)r->count, .heads = t->s.heads, .heads_kv = t->s.heads_kv,
-        .head_dim = t->s.head_dim, .window = window, .scale = 1.0f / sqrtf((float)t->s.head_dim),
+        .head_dim = t->s.head_dim, .window = window, .first = first,
+        .scale = 1.0f / sqrtf((float)t->s.head_dim),
     };
     job_run(t, (job){ .attend = &args }, parts);
     free(q);
@@ -181,12 +187,18 @@ static lw_bf16 *rows_attend(const streams *t, const store *st, const rows *r, un
     return y;
 }
 
+static lw_bf16 *rows_attend(const streams *t, const store *st, const rows *r, unsigned parts)
+{
+    return rows_attend_as(t, st, r, parts, t->s.window, t->s.first);
+}
+
 static lw_bf16 *rows_conv(const streams *t, const store *st, const rows *r, unsigned parts)
 {
     lw_bf16 *x = rows_take(r, t->q, t->q_width), *y = law_make(r->count * t->q_width, sizeof *y);
     const lw_cpu_conv_args args = {
-        .x = x, .x_stride = t->q_width, .y = y, .y_stride = t->q_width, .w = t->w, .pages = st->tail,
-        .places = r->places, .rows = (uint32_t)r->count, .width = (uint32_t)t->q_width, .taps = TAPS,
+        .x = x, .x_stride = t->q_width, .y = y, .y_stride = t->q_width, .w = t->w,
+        .bias = t->s.bias ? t->bias : NULL, .silu = t->s.silu, .pages = st->tail, .places = r->places,
+        .rows = (uint32_t)r->count, .width = (uint32_t)t->q_width, .taps = TAPS,
     };
     job_run(t, (job){ .conv = &args }, parts);
     free(x);
@@ -214,7 +226,7 @@ static void streams_run_alone(const streams *t)
             rows r = { 0 };
             rows_add(&r, &st, lane, p);
             rows_store(t, &st, &r, 1);
-            lw_bf16 *y = rows_attend(t, &st, &r, 1, t->s.window), *c = rows_conv(t, &st, &r, 1);
+            lw_bf16 *y = rows_attend(t, &st, &r, 1), *c = rows_conv(t, &st, &r, 1);
             memcpy(t->alone[lane] + p * t->q_width, y, t->q_width * sizeof *y);
             memcpy(t->conv_alone[lane] + p * t->q_width, c, t->q_width * sizeof *c);
             free(y);
@@ -260,7 +272,7 @@ static void check_mixed(const streams *t, lw_rng *rng)
         for (unsigned parts = 1; parts <= LAW_PARTS_MAX; parts++) {
             if (!law_long() && i > 5 && parts == 2) continue;
             const rows r = rows_mixed(&st, rng, law_rows[i]);
-            assert_true(rows_match(t, &r, rows_attend(t, &st, &r, parts, t->s.window), t->alone));
+            assert_true(rows_match(t, &r, rows_attend(t, &st, &r, parts), t->alone));
             assert_true(rows_match(t, &r, rows_conv(t, &st, &r, parts), t->conv_alone));
         }
     }
@@ -290,7 +302,7 @@ static bool cuts_hold(const streams *t, lw_rng *rng, size_t cut_max, bool stale)
         while (p < end) rows_add(&r, &st, 0, p++);
         const unsigned parts = 1 + (unsigned)lw_rng_below(rng, LAW_PARTS_MAX);
         rows_store(t, &st, &r, parts);
-        same = rows_match(t, &r, rows_attend(t, &st, &r, parts, t->s.window), t->alone) && same;
+        same = rows_match(t, &r, rows_attend(t, &st, &r, parts), t->alone) && same;
         same = rows_match(t, &r, rows_conv(t, &st, &r, parts), t->conv_alone) && same;
     }
     store_free(&st);
@@ -325,7 +337,7 @@ static bool tree_holds(const streams *t, lw_rng *rng, size_t committed, size_t o
         r.places[i].lineage = lineage;
     }
     rows_store(t, &st, &r, parts);
-    const bool same = rows_match(t, &r, rows_attend(t, &st, &r, parts, t->s.window), t->alone);
+    const bool same = rows_match(t, &r, rows_attend(t, &st, &r, parts), t->alone);
     const bool conv_same = rows_match(t, &r, rows_conv(t, &st, &r, parts), t->conv_alone);
     store_free(&st);
     return same && conv_same;
@@ -342,7 +354,7 @@ static bool shifted_holds(const streams *t, size_t shift)
         rows r = { .shift = shift };
         while (p + shift < LENGTH_MAX && r.count < LAW_ROWS_MAX) rows_add(&r, &st, 0, shift + p++);
         rows_store(t, &st, &r, 1);
-        lw_bf16 *y = rows_attend(t, &st, &r, 1, t->s.window);
+        lw_bf16 *y = rows_attend(t, &st, &r, 1);
         if (p - r.count >= t->s.window) same = rows_match(t, &r, y, t->alone) && same;
         else free(y);
     }
@@ -356,14 +368,35 @@ static void check_planted(const streams *t, lw_rng *rng)
     rows r = { 0 };
     for (size_t p = 700; p < 900; p++) rows_add(&r, &st, 0, p);
     const uint32_t window = t->s.window == 0 ? 600 : t->s.window - 1;
-    assert_true(rows_match(t, &r, rows_attend(t, &st, &r, 1, t->s.window), t->alone));
-    assert_false(rows_match(t, &r, rows_attend(t, &st, &r, 1, window), t->alone));
+    assert_true(rows_match(t, &r, rows_attend(t, &st, &r, 1), t->alone));
+    assert_false(rows_match(t, &r, rows_attend_as(t, &st, &r, 1, window, t->s.first), t->alone));
     store_free(&st);
     assert_false(cuts_hold(t, rng, 100, true));
     if (t->s.window == 0) return;
     assert_true(shifted_holds(t, LW_CHUNK_POSITIONS));
     assert_false(shifted_holds(t, PAGE));
     assert_false(shifted_holds(t, 1));
+}
+
+/* Rows before the first position give zeros, the row at it that key's value; a key less or more shows. */
+static void check_first(const streams *t, lw_rng *rng)
+{
+    const size_t first = t->s.first, dim = t->s.head_dim, group = t->s.heads / t->s.heads_kv;
+    for (size_t i = 0; i < first * t->q_width; i++) assert_int_equal(t->alone[0][i], 0);
+    for (size_t i = 0; first > 0 && i < t->q_width; i++) {
+        const lw_bf16 v = t->v[0][first * t->kv_width + i / dim / group * dim + i % dim];
+        assert_int_equal(t->alone[0][first * t->q_width + i], v);
+    }
+    if (first == 0) return;
+    store st = store_full(t, rng);
+    rows r = { 0 };
+    for (size_t p = 0; p < first + 40; p++) rows_add(&r, &st, 0, p);
+    assert_true(rows_match(t, &r, rows_attend(t, &st, &r, 2), t->alone));
+    for (uint32_t off = 0; off <= 2; off += 2) {
+        const uint32_t wrong = (uint32_t)first - 1 + off;
+        assert_false(rows_match(t, &r, rows_attend_as(t, &st, &r, 2, t->s.window, wrong), t->alone));
+    }
+    store_free(&st);
 }
 
 static void law_of_shape(const lw_cpu_kernels *kernels, lw_rng *rng, shape s)
@@ -380,14 +413,17 @@ static void law_of_shape(const lw_cpu_kernels *kernels, lw_rng *rng, shape s)
         assert_true(tree_holds(&t, rng, starts[i], 3, 1));
     }
     check_planted(&t, rng);
+    check_first(&t, rng);
     streams_free(&t);
 }
 
 static void law_of_isa(const lw_cpu_kernels *kernels)
 {
     static const shape shapes[] = {
-        { 4, 2, 32, 0 }, { 5, 1, 40, 64 }, { 2, 2, 32, 256 }, { 3, 1, 64, 0 }, { 4, 1, 32, 64 },
-        { 16, 4, 128, 0 }, { 16, 4, 128, 256 }, { 7, 1, 32, 0 }, { 8, 1, 96, 64 }, { 70, 1, 32, 0 },
+        { 4, 2, 32, 0, 0, false, false }, { 5, 1, 40, 64, 1, true, true }, { 2, 2, 32, 256, 0, false, true },
+        { 3, 1, 64, 0, 1, true, false }, { 4, 1, 32, 0, 70, true, true }, { 4, 1, 32, 64, 0, false, false },
+        { 16, 4, 128, 0, 0, true, true }, { 16, 4, 128, 256, 1, true, true }, { 7, 1, 32, 0, 0, false, true },
+        { 8, 1, 96, 64, 0, true, true }, { 70, 1, 32, 0, 130, false, false },
     };
     const size_t count = law_long() ? sizeof shapes / sizeof shapes[0] : 5;
     lw_rng rng = law_rng(0x301);
@@ -417,9 +453,10 @@ static void truth_row(const streams *t, size_t p, plant planted, law_score *scor
     const size_t dim = t->s.head_dim, group = t->s.heads / t->s.heads_kv;
     const size_t window = t->s.window == 0 ? p + 1 : t->s.window;
     size_t begin = p + 1 > window ? p + 1 - window : 0, end = p + 1;
-    if (planted == PLANT_WINDOW && begin > 0) begin--;
-    if (planted == PLANT_WINDOW && t->s.window == 0) begin = 1;
+    begin = size_max(begin, t->s.first);
+    if (planted == PLANT_WINDOW) begin = begin > 0 ? begin - 1 : 1;
     if (planted == PLANT_LAST_TILE) end = p / PAGE * PAGE;
+    begin = size_min(begin, end);
     double *k = law_doubles_of_bf(t->k[0], lengths[0] * t->kv_width);
     double *v = law_doubles_of_bf(t->v[0], lengths[0] * t->kv_width);
     double *keys = law_make(lengths[0] * dim, sizeof *keys);
@@ -458,25 +495,34 @@ static law_score truth_attend(const streams *t, plant planted)
     return score;
 }
 
-/* A chain of TAPS fma, then one rounding to bf16. The planted reference lags one position behind. */
-static law_score truth_conv(const streams *t, bool stale)
+/* What a reference convolution gets wrong. */
+typedef enum conv_plant { CONV_RIGHT, CONV_STALE, CONV_BIAS, CONV_SILU, CONV_PLANTS } conv_plant;
+
+/* A chain of TAPS fma and the bias, each at most 2 eps of what is summed; silu grows an error by at most 1.1
+ * and adds 8 eps (as in cpu_rows.c); then one rounding to bf16. The planted references lag one position
+ * behind, take the bias where there is none and leave it out where there is one, or do so with silu. */
+static law_score truth_conv(const streams *t, conv_plant planted)
 {
     static const size_t positions[] = { 0, 1, 5, 6, 63, 64, 300 };
     law_score score = { 0 };
     double *x = law_doubles_of_bf(t->q[0], lengths[0] * t->q_width);
-    double *w = law_doubles(t->w, TAPS * t->q_width);
+    double *w = law_doubles(t->w, TAPS * t->q_width), *bias = law_doubles(t->bias, t->q_width);
+    const bool biased = t->s.bias != (planted == CONV_BIAS), silu = t->s.silu != (planted == CONV_SILU);
     double *want = law_make(t->q_width, sizeof *want), *sizes = law_make(t->q_width, sizeof *sizes);
     for (size_t i = 0; i < sizeof positions / sizeof positions[0]; i++) {
-        const size_t p = positions[i];
-        ref_conv(&(ref_taps){ x, w, t->q_width, TAPS, stale && p > 0 ? p - 1 : p }, want, sizes);
+        const size_t p = positions[i], at = planted == CONV_STALE && p > 0 ? p - 1 : p;
+        ref_conv(&(ref_taps){ x, w, biased ? bias : NULL, t->q_width, TAPS, at }, want, sizes);
         for (size_t j = 0; j < t->q_width; j++) {
-            const double error = TAPS * 1.01 * 2 * REF_EPS_F32 * sizes[j];
+            double error = (TAPS + 1) * 1.01 * 2 * REF_EPS_F32 * sizes[j];
+            if (silu) want[j] = ref_silu(want[j]);
+            if (silu) error = 1.1 * error + 8 * REF_EPS_F32 * fabs(want[j]);
             const double bound = error + REF_EPS_BF16 * (fabs(want[j]) + error) + REF_TINY_BF16;
             law_compare(&score, t->conv_alone[0][p * t->q_width + j], want[j], bound);
         }
     }
     free(x);
     free(w);
+    free(bias);
     free(want);
     free(sizes);
     return score;
@@ -484,21 +530,27 @@ static law_score truth_conv(const streams *t, bool stale)
 
 static void truth_of_isa(const lw_cpu_kernels *kernels)
 {
-    static const shape shapes[] = { { 4, 2, 32, 0 }, { 6, 2, 40, 64 }, { 16, 4, 128, 256 } };
+    static const shape shapes[] = {
+        { 4, 2, 32, 0, 0, false, false }, { 6, 2, 40, 64, 1, true, true }, { 4, 1, 32, 0, 100, true, false },
+        { 16, 4, 128, 256, 0, false, true },
+    };
     lw_rng rng = law_rng(0x302);
-    for (size_t i = 0; i < (law_long() ? 3 : 2); i++) {
+    for (size_t i = 0; i < (law_long() ? 4 : 3); i++) {
         streams t = streams_make(kernels, &rng, shapes[i]);
         streams_run_alone(&t);
-        const law_score right = truth_attend(&t, PLANT_NONE), conv = truth_conv(&t, false);
+        const law_score right = truth_attend(&t, PLANT_NONE), conv = truth_conv(&t, CONV_RIGHT);
         print_message("%s attend: worst %.3f of its bound, short_conv %.3f\n", kernels->isa, right.worst,
                       conv.worst);
         assert_int_equal(right.over, 0);
         assert_int_equal(conv.over, 0);
-        for (plant planted = PLANT_WINDOW; planted <= PLANT_HEAD; planted++) {
+        const plant last = t.s.heads_kv > 1 ? PLANT_HEAD : PLANT_LAST_TILE;
+        for (plant planted = PLANT_WINDOW; planted <= last; planted++) {
             const law_score wrong = truth_attend(&t, planted);
             assert_true(wrong.over > wrong.count / 50);
         }
-        assert_true(truth_conv(&t, true).over > conv.count / 2);
+        for (conv_plant planted = CONV_STALE; planted < CONV_PLANTS; planted++) {
+            assert_true(truth_conv(&t, planted).over > conv.count / 2);
+        }
         streams_free(&t);
     }
 }

@@ -73,7 +73,7 @@ void ref_attend(const ref_query *query, double *y, double *sizes)
             sizes[i] += p * fabs(query->values[j * dim + i]);
         }
     }
-    for (size_t i = 0; i < dim; i++) {
+    for (size_t i = 0; i < dim && query->count > 0; i++) {
         y[i] /= mass;
         sizes[i] /= mass;
     }
@@ -90,5 +90,8 @@ void ref_conv(const ref_taps *conv, double *y, double *sizes)
             y[i] += product;
             sizes[i] += fabs(product);
         }
+        if (conv->bias == NULL) continue;
+        y[i] += conv->bias[i];
+        sizes[i] += fabs(conv->bias[i]);
     }
 }

@@ -32,7 +32,7 @@ typedef struct ref_turn {
 } ref_turn;
 void ref_rope(const ref_turn *turn, double *y, double *sizes); /* sizes: sum of |products| of each y */
 
-/* One query: y = softmax(scale q k) v. */
+/* One query: y = softmax(scale q k) v; 0 where there is no key. */
 typedef struct ref_query {
     const double *q;                    /* [dim] */
     const double *keys, *values;        /* (count, dim) */
@@ -46,8 +46,9 @@ double ref_score_size(const ref_query *query); /* the largest scale * sum of |q 
 typedef struct ref_taps {
     const double *x;                    /* (positions, width) */
     const double *w;                    /* (taps, width), oldest tap first */
+    const double *bias;                 /* [width]; NULL: none */
     size_t width, taps, position;
 } ref_taps;
-void ref_conv(const ref_taps *conv, double *y, double *sizes); /* sizes: sum of |products| of each y */
+void ref_conv(const ref_taps *conv, double *y, double *sizes); /* sizes: sum of |products| and |bias| */
 
 #endif

@@ -13,7 +13,7 @@
  *    not as 0 * inf, not as the sign of a zero.
  * 3. Widening bf16 is exact, so a tile may be read as it lies or from a widened copy: same bits.
  * 4. A tile or chunk in which a row sees no key is not visited for it, and a page whose keys nobody sees is
- *    not read.
+ *    not read. A row that sees no key at all gives zeros.
  */
 #include "device/cpu/row_kernels.h"
 #include "device/cpu/simd_math.h"
@@ -149,10 +149,12 @@ typedef struct run {
     bool gathered;              /* its open keys stand at slots of a tree */
 } run;
 
+/* The first position that a row sees; one past its own where it sees none. */
 static size_t row_first_position(const lw_cpu_attend_args *args, size_t row)
 {
     const size_t end = (size_t)args->places[row].position + 1;
-    return args->window != 0 && end > args->window ? end - args->window : 0;
+    const size_t near = args->window != 0 && end > args->window ? end - args->window : 0;
+    return size_min(size_max(near, args->first), end);
 }
 
 static size_t block_query(const block *b, size_t row)
@@ -388,12 +390,12 @@ static void chunk_attend(const block *b, size_t chunk, size_t tile_begin, size_t
 {
     const size_t begin = chunk * LW_CHUNK_POSITIONS, end = begin + LW_CHUNK_POSITIONS;
     const size_t first = size_max(tile_begin, chunk * CHUNK_TILES);
-    const size_t last = size_min(tile_end, (chunk + 1) * CHUNK_TILES);
+    const size_t tiles_end = size_min(tile_end, (chunk + 1) * CHUNK_TILES);
     queries_clear(b->m, b->l, b->o, (b->row_end - b->row_begin) * b->group, b->dim_pad);
-    for (size_t tile = first; tile < last; tile++) tile_attend(b, tile * TILE, tile_end * TILE);
+    for (size_t tile = first; tile < tiles_end; tile++) tile_attend(b, tile * TILE, tile_end * TILE);
     for (size_t row = b->row_begin; row < b->row_end; row++) {
-        const bool seen = row_first_position(b->args, row) < end && b->args->places[row].position >= begin;
-        if (seen) chunk_merge(b, block_query(b, row), b->group);
+        const size_t from = row_first_position(b->args, row), last = b->args->places[row].position;
+        if (from <= last && from < end && last >= begin) chunk_merge(b, block_query(b, row), b->group);
     }
 }
 
@@ -414,10 +416,11 @@ static void block_write(const block *b)
     const lw_cpu_attend_args *args = b->args;
     for (size_t row = b->row_begin; row < b->row_end; row++) {
         lw_bf16 *y = args->y + row * args->y_stride + b->head_kv * b->group * args->head_dim;
+        const bool blind = row_first_position(args, row) > args->places[row].position; /* l is 0 */
         for (size_t g = 0; g < b->group; g++, y += args->head_dim) {
             const size_t query = block_query(b, row) + g;
             const float *o = b->o_all + query * b->dim_pad;
-            const simd_f l = simd_set(b->l_all[query]);
+            const simd_f l = simd_set(blind ? 1.0f : b->l_all[query]);
             for (size_t i = 0; i < args->head_dim; i += SIMD_WIDTH) {
                 simd_store_bf_some(y + i, simd_div(simd_load(o + i), l), args->head_dim - i);
             }

@@ -21,6 +21,12 @@ size_t lw_cpu_attend_scratch_floats(uint32_t heads, uint32_t heads_kv, uint32_t 
     return TILES * LW_PAGE_POSITIONS * dim_pad + queries * query_floats;
 }
 
+size_t lw_cpu_route_scratch_floats(uint32_t experts)
+{
+    enum { ARRAYS = 2, LINE_FLOATS = 16 }; /* whole vectors of every set; parts do not share a cache line */
+    return ARRAYS * size_round_up(experts, LINE_FLOATS);
+}
+
 void lw__cpu_thread_setup(void)
 {
     fesetenv(FE_DFL_ENV);

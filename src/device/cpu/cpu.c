@@ -294,10 +294,11 @@ static lw_status scratch_make(lw_exec *exec, lw_diag *d)
                                                                    op->p.attend.head_dim));
         }
     }
+    bool ok = lw__cpu_experts_make(exec);
     exec->attend_scratch_bytes = floats * threads * sizeof(float);
     exec->prepared = lw__cpu_map(exec->prepared_bytes);
     exec->attend_scratch = lw__cpu_map(exec->attend_scratch_bytes);
-    bool ok = exec->prepared != NULL && exec->attend_scratch != NULL;
+    ok = ok && exec->prepared != NULL && exec->attend_scratch != NULL;
     exec->wanted_rows = lw_arena_take_array(&exec->arena, exec->wanted_max, sizeof *exec->wanted_rows);
     exec->is_chain = lw_arena_take_array(&exec->arena, exec->rows_max, sizeof *exec->is_chain);
     exec->lineage = lw_arena_take_array(&exec->arena, LW_CPU_LINEAGE_MAX, sizeof *exec->lineage);

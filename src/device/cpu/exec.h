@@ -5,7 +5,7 @@
 #define LW_DEVICE_CPU_EXEC_H
 
 #include "base/pool.h"
-#include "device/cpu/linear.h"
+#include "device/cpu/experts.h"
 #include "device/device.h"
 
 struct lw_device {
@@ -40,6 +40,8 @@ struct lw_exec {
     size_t prepared_bytes;
     float *attend_scratch;
     size_t attend_scratch_bytes;
+    lw_cpu_expert_tables experts;
+    float *route_scratch;              /* lw_cpu_route_scratch_floats of the most experts, for each part */
 
     /* of the batch in flight */
     const lw_batch *batch;
@@ -50,6 +52,7 @@ struct lw_exec {
     uint32_t *lineage;                 /* [LW_CPU_LINEAGE_MAX] */
     float *cosines[LW_PLAN_ROPES_MAX], *sines[LW_PLAN_ROPES_MAX]; /* (rows_max, half) */
     uint32_t prepared_value;           /* whose rows `prepared` holds; LW_NONE: nobody's */
+    uint32_t prepared_route;           /* by which route they were sorted; LW_NONE: they stand in order */
     const lw_cpu_weight *prepared_for;
     const float *logits;
     lw_ticket tickets;
@@ -58,6 +61,9 @@ struct lw_exec {
 /* Zeroed pages from the system, huge where it gives them; NULL when there are none. */
 void *lw__cpu_map(size_t bytes);
 void lw__cpu_unmap(void *bytes, size_t count);
+
+/* Takes the tables of the plan's expert ops and adds to prepared_bytes what they need; false: no memory. */
+bool lw__cpu_experts_make(lw_exec *exec) LW_MUST_USE;
 
 /* Fills places, wanted rows and sines from the batch. */
 lw_status lw__cpu_batch_begin(lw_exec *exec, const lw_batch *batch, lw_diag *d) LW_MUST_USE;

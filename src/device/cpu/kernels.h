@@ -81,6 +81,7 @@ typedef struct lw_cpu_attend_args {
     float *scratch;                     /* attend_scratch_floats per part, 64-byte aligned */
     uint32_t rows, heads, heads_kv, head_dim;
     uint32_t window;                    /* a row at p sees (p - window, p]; 0: all */
+    uint32_t first;                     /* and nothing before position first; a row that sees no key gives 0 */
     float scale;
 } lw_cpu_attend_args;
 
@@ -88,10 +89,31 @@ typedef struct lw_cpu_conv_args {
     const lw_bf16 *x; size_t x_stride;
     lw_bf16 *y;       size_t y_stride;
     const float *w;                     /* (taps, width): oldest tap first */
+    const float *bias;                  /* [width]; NULL: none */
+    bool silu;                          /* of the sum and bias */
     lw_cpu_pages pages;                 /* a page is (64, width) bf16 */
     const lw_cpu_place *places;         /* [rows] */
     uint32_t rows, width, taps;
 } lw_cpu_conv_args;
+
+/* out (rows, 2 top): the ids of the chosen experts as whole floats, then their weights. NaN counts as the
+ * least of all scores, so ids are below experts whatever the logits hold. */
+typedef struct lw_cpu_route_args {
+    const float *logits; size_t logits_stride;
+    const float *bias;                  /* [experts] or NULL */
+    float *y;         size_t y_stride;
+    float *scratch;                     /* lw_cpu_route_scratch_floats per part */
+    uint32_t rows;
+    lw_route_params params;
+} lw_cpu_route_args;
+
+/* Of each row, `slots` vectors x_stride apart and as many weights. */
+typedef struct lw_cpu_expert_sum_args {
+    const lw_bf16 *x;     size_t x_stride;
+    const float *weights; size_t weights_stride;  /* of one row */
+    lw_bf16 *y;           size_t y_stride;
+    uint32_t rows, slots, width;
+} lw_cpu_expert_sum_args;
 
 /* ---- linear: see linear.h ---- */
 typedef struct lw_cpu_weight lw_cpu_weight;
@@ -103,6 +125,7 @@ typedef struct lw_cpu_linear_args {
     void *y;          size_t y_stride;  /* bf16 or fp32, in elements */
     bool y_f32;
     uint32_t rows;
+    const uint32_t *x_rows, *y_rows;    /* [rows]: which vectors of x and y they are; NULL: 0, 1, 2... */
     void *prepared; /* lw_cpu_prepared_bytes(weight's cols, rows), 64-byte aligned; shared by all parts */
 } lw_cpu_linear_args;
 
@@ -121,13 +144,19 @@ typedef struct lw_cpu_kernels {
     void (*attend)(const lw_cpu_attend_args *args, unsigned part, unsigned parts);
     void (*short_conv)(const lw_cpu_conv_args *args, unsigned part, unsigned parts);
 
+    void (*route)(const lw_cpu_route_args *args, unsigned part, unsigned parts);
+    void (*expert_sum)(const lw_cpu_expert_sum_args *args, unsigned part, unsigned parts);
+
     /* A linear call is prepare on all parts, a barrier, then run on all parts. Calls that share x and the
      * kind of weight may share one prepare. */
     void (*linear_prepare)(const lw_cpu_linear_args *args, unsigned part, unsigned parts);
     void (*linear_run)(const lw_cpu_linear_args *args, unsigned part, unsigned parts);
+    /* What run does for its part: blocks [begin, end) of the member's columns, begin a whole pair of them. */
+    void (*linear_blocks)(const lw_cpu_linear_args *args, uint32_t begin, uint32_t end);
 } lw_cpu_kernels;
 
-/* Floats of scratch that one part of an attend call needs. */
+/* Floats of scratch that one part of a call needs. */
+size_t lw_cpu_route_scratch_floats(uint32_t experts);
 size_t lw_cpu_attend_scratch_floats(uint32_t heads, uint32_t heads_kv, uint32_t head_dim);
 
 extern const lw_cpu_kernels lw_cpu_generic;

@@ -289,6 +289,9 @@ static float *tile_x(const lw_cpu_linear_args *args, uint32_t row)
     return (float *)args->prepared + row * (lw__prepared_x_words(args->weight) + args->weight->group_count);
 }
 
+/* Where row r of a call lies in x or y. */
+static uint32_t vector_of(const uint32_t *rows, uint32_t r) { return rows == NULL ? r : rows[r]; }
+
 /* ---- prepare ---- */
 
 /* Sums as LANES chains of every LANES-th k, folded in halves. */
@@ -350,7 +353,7 @@ void LW_LINEAR(prepare)(const lw_cpu_linear_args *args, unsigned part, unsigned 
         float *const sums = x + x_words * rows;
         for (size_t at = begin * rows; at < end * rows; at++) {
             const uint32_t g = (uint32_t)(at / rows), r = (uint32_t)(at % rows);
-            load_group(args, first + r, g, values);
+            load_group(args, vector_of(args->x_rows, first + r), g, values);
             place_group(w, values, factors, x + g * group_words * rows + r, rows);
             sums[g * rows + r] = group_sum(values, w->group);
         }
@@ -388,7 +391,7 @@ static void store_tile(const lw_cpu_linear_args *args, const tile *t, uint32_t f
         if (col >= columns) return;
         const uint32_t count = columns - col < LANES ? columns - col : LANES;
         for (uint32_t r = 0; r < rows; r++)
-            store_row(args, first_row + r, col, t->acc + (b * rows + r) * LANES, count);
+            store_row(args, vector_of(args->y_rows, first_row + r), col, t->acc + (b * rows + r) * LANES, count);
     }
 }
 
@@ -460,24 +463,30 @@ static void run_decoded(const lw_cpu_linear_args *args, uint32_t begin, uint32_t
     }
 }
 
-void LW_LINEAR(run)(const lw_cpu_linear_args *args, unsigned part, unsigned parts)
+void LW_LINEAR(blocks)(const lw_cpu_linear_args *args, uint32_t begin, uint32_t end)
 {
     const lw_cpu_weight *const w = args->weight;
     LW_ASSERT(w->block_cols == LANES);
     LW_ASSERT(args->member < w->stack_count);
-    size_t begin, end;
-    lw_pool_share(w->block_count, LW__BLOCKS_UNIT, part, parts, &begin, &end);
+    LW_ASSERT(end <= w->block_count);
     const size_t row_bytes = lw__prepared_x_words(w) * sizeof(float);
     const uint32_t tiles_kept = (uint32_t)size_max(1, PANEL_X_BYTES / (row_bytes * ROWS_MAX));
     const uint32_t rows_kept = tiles_kept * ROWS_MAX < ROWS_KEPT_MAX ? tiles_kept * ROWS_MAX : ROWS_KEPT_MAX;
     const bool decoded = w->read == LW__READ_FLOAT && args->rows > ROWS_DIRECT;
     for (uint32_t row = 0; row < args->rows; row += rows_kept) {
         const uint32_t row_end = args->rows - row < rows_kept ? args->rows : row + rows_kept;
-        for (uint32_t block = (uint32_t)begin, next; block < end; block = next) {
+        for (uint32_t block = begin, next; block < end; block = next) {
             next = block - block % LW__PANEL_BLOCKS + LW__PANEL_BLOCKS;
-            if (next > end) next = (uint32_t)end;
+            if (next > end) next = end;
             if (decoded) run_decoded(args, row, row_end, block, next);
             else run_panel(args, row, row_end, block, next);
         }
     }
+}
+
+void LW_LINEAR(run)(const lw_cpu_linear_args *args, unsigned part, unsigned parts)
+{
+    size_t begin, end;
+    lw_pool_share(args->weight->block_count, LW__BLOCKS_UNIT, part, parts, &begin, &end);
+    LW_LINEAR(blocks)(args, (uint32_t)begin, (uint32_t)end);
 }

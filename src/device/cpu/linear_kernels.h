@@ -15,14 +15,18 @@ enum {
 
 void lw__cpu_generic_linear_prepare(const lw_cpu_linear_args *args, unsigned part, unsigned parts);
 void lw__cpu_generic_linear_run(const lw_cpu_linear_args *args, unsigned part, unsigned parts);
+void lw__cpu_generic_linear_blocks(const lw_cpu_linear_args *args, uint32_t begin, uint32_t end);
 
 #if defined(__x86_64__)
 void lw__cpu_avx2_linear_prepare(const lw_cpu_linear_args *args, unsigned part, unsigned parts);
 void lw__cpu_avx2_linear_run(const lw_cpu_linear_args *args, unsigned part, unsigned parts);
+void lw__cpu_avx2_linear_blocks(const lw_cpu_linear_args *args, uint32_t begin, uint32_t end);
 void lw__cpu_avx512_linear_prepare(const lw_cpu_linear_args *args, unsigned part, unsigned parts);
 void lw__cpu_avx512_linear_run(const lw_cpu_linear_args *args, unsigned part, unsigned parts);
+void lw__cpu_avx512_linear_blocks(const lw_cpu_linear_args *args, uint32_t begin, uint32_t end);
 void lw__cpu_avx512bf16_linear_prepare(const lw_cpu_linear_args *args, unsigned part, unsigned parts);
 void lw__cpu_avx512bf16_linear_run(const lw_cpu_linear_args *args, unsigned part, unsigned parts);
+void lw__cpu_avx512bf16_linear_blocks(const lw_cpu_linear_args *args, uint32_t begin, uint32_t end);
 
 /* Flushes subnormals of this thread, as the bf16 dot instruction always does, so that the other kernels of
  * that instruction set see one arithmetic; a thread_setup. */

@@ -1,5 +1,5 @@
 /* The kernels of one instruction set that are no linear op, by name; each set's table.c takes its own.
- * rows.inc.h and attention.inc.h define them; the including file names its set in LW_ROW(name).
+ * rows.inc.h, attention.inc.h and experts.inc.h define them; the including file names its set in LW_ROW(name).
  */
 #ifndef LW_DEVICE_CPU_ROW_KERNELS_H
 #define LW_DEVICE_CPU_ROW_KERNELS_H
@@ -15,7 +15,9 @@
     void lw__cpu_##isa##_head_gate(const lw_cpu_gate_args *args, unsigned part, unsigned parts);       \
     void lw__cpu_##isa##_kv_store(const lw_cpu_kv_args *args, unsigned part, unsigned parts);          \
     void lw__cpu_##isa##_attend(const lw_cpu_attend_args *args, unsigned part, unsigned parts);        \
-    void lw__cpu_##isa##_short_conv(const lw_cpu_conv_args *args, unsigned part, unsigned parts);
+    void lw__cpu_##isa##_short_conv(const lw_cpu_conv_args *args, unsigned part, unsigned parts);      \
+    void lw__cpu_##isa##_route(const lw_cpu_route_args *args, unsigned part, unsigned parts);          \
+    void lw__cpu_##isa##_expert_sum(const lw_cpu_expert_sum_args *args, unsigned part, unsigned parts);
 
 LW_ROW_KERNELS(generic)
 #if defined(__x86_64__)

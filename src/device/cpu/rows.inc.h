@@ -202,6 +202,13 @@ void LW_ROW(kv_store)(const lw_cpu_kv_args *args, unsigned part, unsigned parts)
     }
 }
 
+/* What follows the sum over taps. */
+SIMD_INLINE simd_f conv_finish(const lw_cpu_conv_args *args, simd_f sum, size_t column, size_t count)
+{
+    if (args->bias != NULL) sum = simd_add(sum, simd_load_some(args->bias + column, count));
+    return args->silu ? simd_silu(sum) : sum;
+}
+
 /* One row's output for up to CONV_VECTORS vectors of channels. Positions below 0 are skipped: they come
  * first, where the sum is still +0, and w * 0 leaves +0 as it is. */
 static void conv_columns(const lw_cpu_conv_args *args, size_t row, size_t column, size_t count)
@@ -228,7 +235,8 @@ static void conv_columns(const lw_cpu_conv_args *args, size_t row, size_t column
     SIMD_UNROLL
     for (size_t v = 0; v < CONV_VECTORS; v++) {
         const size_t at = v * SIMD_WIDTH;
-        if (at < count) simd_store_bf_some(y + at, sums[v], count - at);
+        if (at >= count) continue;
+        simd_store_bf_some(y + at, conv_finish(args, sums[v], column + at, count - at), count - at);
     }
 }
 

@@ -60,13 +60,10 @@ static void run_linear(op_run *run)
           .rows = run->rows,
           .prepared = exec->prepared },
     };
-    const bool shared =
-        exec->prepared_value == op->in[0].index && lw_cpu_same_prepare(exec->prepared_for, weight);
-    if (!shared) {
+    if (!is_prepared(run, LW_NONE)) {
         linear_prepare_job prepare = { job.kernels, job.args };
         lw_pool_run(exec->device->pool, linear_prepare_part, &prepare);
-        exec->prepared_value = op->in[0].index;
-        exec->prepared_for = weight;
+        set_prepared(run, LW_NONE);
     }
     lw_pool_run(exec->device->pool, linear_run_part, &job);
 }
@@ -150,7 +147,8 @@ static void run_attend(op_run *run)
           .y_stride = stride_of(exec, op->out), .pages = exec->pages[op->state.index],
           .places = exec->places[exec->plan->states[op->state.index].group], .scratch = exec->attend_scratch,
           .rows = run->rows, .heads = op->p.attend.heads, .heads_kv = op->p.attend.heads_kv,
-          .head_dim = op->p.attend.head_dim, .window = op->p.attend.window, .scale = op->p.attend.scale },
+          .head_dim = op->p.attend.head_dim, .window = op->p.attend.window, .first = op->p.attend.first,
+          .scale = op->p.attend.scale },
     };
     lw_pool_run(exec->device->pool, attend_part, &job);
 }
@@ -178,6 +176,7 @@ static void run_conv(op_run *run)
 {
     lw_exec *exec = run->exec;
     const lw_op *op = run->op;
+    const uint32_t bias = op->weights[1].index;
     short_conv_job job = {
         exec->device->kernels,
         { .x = bf16_of(exec, op->in[0]),
@@ -185,6 +184,8 @@ static void run_conv(op_run *run)
           .y = bf16_of(exec, op->out),
           .y_stride = stride_of(exec, op->out),
           .w = exec->vectors[op->weights[0].index],
+          .bias = bias == LW_NONE ? NULL : exec->vectors[bias],
+          .silu = op->p.conv.silu,
           .pages = exec->pages[op->state.index],
           .places = exec->places[exec->plan->states[op->state.index].group],
           .rows = run->rows,
@@ -218,6 +219,13 @@ static void (*const runners[LW_OP_COUNT])(op_run *run) = {
     [LW_OP_ATTEND] = run_attend,
     [LW_OP_HEAD_GATE] = run_gate,
     [LW_OP_SHORT_CONV] = run_conv,
+    [LW_OP_CONCAT] = lw__cpu_run_concat,
+    [LW_OP_TAKE_HEADS] = lw__cpu_run_take_heads,
+    [LW_OP_TAIL_STORE] = lw__cpu_run_tail_store,
+    [LW_OP_TAIL_BEFORE] = lw__cpu_run_tail_before,
+    [LW_OP_ROUTE] = lw__cpu_run_route,
+    [LW_OP_EXPERT_LINEAR] = lw__cpu_run_expert_linear,
+    [LW_OP_EXPERT_SUM] = lw__cpu_run_expert_sum,
     [LW_OP_TAKE_WANTED] = run_take_wanted,
 };
 

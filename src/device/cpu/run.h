@@ -11,6 +11,16 @@ typedef struct op_run {
     uint32_t rows;               /* of the output's row space, or the input's where there is no output */
 } op_run;
 
+/* Runners that do not stand in run.c. */
+void lw__cpu_run_take_heads(op_run *run);
+void lw__cpu_run_concat(op_run *run);
+void lw__cpu_run_tail_store(op_run *run);
+void lw__cpu_run_tail_before(op_run *run);
+/* Runners that stand in run_experts.c. */
+void lw__cpu_run_route(op_run *run);
+void lw__cpu_run_expert_linear(op_run *run);
+void lw__cpu_run_expert_sum(op_run *run);
+
 static inline const lw_value *value_of(const lw_exec *exec, lw_ref x)
 {
     return &exec->plan->values[x.index];
@@ -44,6 +54,21 @@ static inline float *f32_of(const lw_exec *exec, lw_ref x)
 {
     LW_ASSERT(value_of(exec, x)->type == LW_TYPE_F32);
     return bytes_of(exec, x);
+}
+
+/* Whether the op's x lies prepared for its weight, sorted by that route (LW_NONE: in order). */
+static inline bool is_prepared(const op_run *run, uint32_t route)
+{
+    const lw_exec *exec = run->exec;
+    return exec->prepared_value == run->op->in[0].index && exec->prepared_route == route
+        && lw_cpu_same_prepare(exec->prepared_for, exec->weights[run->op->weights[0].index]);
+}
+
+static inline void set_prepared(const op_run *run, uint32_t route)
+{
+    run->exec->prepared_value = run->op->in[0].index;
+    run->exec->prepared_route = route;
+    run->exec->prepared_for = run->exec->weights[run->op->weights[0].index];
 }
 
 /* A runner fills the kernel's arguments on the calling thread, then runs the kernel on all parts: a job and

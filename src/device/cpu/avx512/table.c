@@ -16,7 +16,10 @@ const lw_cpu_kernels lw_cpu_avx512 = {
     .kv_store = lw__cpu_avx512_kv_store,
     .attend = lw__cpu_avx512_attend,
     .short_conv = lw__cpu_avx512_short_conv,
+    .route = lw__cpu_avx512_route,
+    .expert_sum = lw__cpu_avx512_expert_sum,
     .linear_prepare = lw__cpu_avx512_linear_prepare,
     .linear_run = lw__cpu_avx512_linear_run,
+    .linear_blocks = lw__cpu_avx512_linear_blocks,
 };
 #endif

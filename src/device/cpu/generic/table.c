@@ -15,6 +15,9 @@ const lw_cpu_kernels lw_cpu_generic = {
     .kv_store = lw__cpu_generic_kv_store,
     .attend = lw__cpu_generic_attend,
     .short_conv = lw__cpu_generic_short_conv,
+    .route = lw__cpu_generic_route,
+    .expert_sum = lw__cpu_generic_expert_sum,
     .linear_prepare = lw__cpu_generic_linear_prepare,
     .linear_run = lw__cpu_generic_linear_run,
+    .linear_blocks = lw__cpu_generic_linear_blocks,
 };

@@ -1,0 +1,121 @@
+/* Runners of the expert ops, and the tables that they need. */
+#include "device/cpu/run.h"
+
+#include "base/size.h"
+
+KERNEL_PART(route, lw_cpu_route_args)
+KERNEL_PART(expert_sum, lw_cpu_expert_sum_args)
+
+/* Slots of the batch's rows at most, and members of the largest stack. */
+static void tables_measure(lw_exec *exec, uint32_t *route_experts)
+{
+    const lw_plan *plan = exec->plan;
+    lw_cpu_expert_tables *t = &exec->experts;
+    for (uint32_t i = 0; i < plan->op_count; i++) {
+        const lw_op *op = &plan->ops[i];
+        if (op->kind == LW_OP_ROUTE) {
+            *route_experts = (uint32_t)size_max(*route_experts, op->p.route.experts);
+        } else if (op->kind == LW_OP_EXPERT_LINEAR) {
+            const lw_weight *w = &plan->weights[op->weights[0].index];
+            const uint32_t vectors = exec->rows_max * plan->values[op->out.index].slots;
+            const size_t bytes = lw_cpu_expert_prepared_bytes(exec->device->kernels, w->cols, vectors);
+            t->vectors_max = (uint32_t)size_max(t->vectors_max, vectors);
+            t->members_max = (uint32_t)size_max(t->members_max, w->stack_count);
+            exec->prepared_bytes = size_max(exec->prepared_bytes, bytes);
+        }
+    }
+}
+
+bool lw__cpu_experts_make(lw_exec *exec)
+{
+    lw_cpu_expert_tables *t = &exec->experts;
+    const unsigned threads = lw_pool_threads(exec->device->pool);
+    uint32_t route_experts = 0;
+    tables_measure(exec, &route_experts);
+    const size_t floats = threads * lw_cpu_route_scratch_floats(route_experts);
+    exec->route_scratch = lw_arena_take_array(&exec->arena, floats, sizeof(float));
+    t->x_rows = lw_arena_take_array(&exec->arena, t->vectors_max, sizeof *t->x_rows);
+    t->y_rows = lw_arena_take_array(&exec->arena, t->vectors_max, sizeof *t->y_rows);
+    t->of_row = lw_arena_take_array(&exec->arena, t->vectors_max, sizeof *t->of_row);
+    t->ends = lw_arena_take_array(&exec->arena, (size_t)t->members_max + 1, sizeof *t->ends);
+    t->loads = lw_arena_take_array(&exec->arena, t->members_max, sizeof *t->loads);
+    return exec->route_scratch != NULL && t->x_rows != NULL && t->y_rows != NULL && t->of_row != NULL
+        && t->ends != NULL && t->loads != NULL;
+}
+
+void lw__cpu_run_route(op_run *run)
+{
+    lw_exec *exec = run->exec;
+    const lw_op *op = run->op;
+    const uint32_t bias = op->weights[0].index;
+    route_job job = {
+        exec->device->kernels,
+        { .logits = f32_of(exec, op->in[0]),
+          .logits_stride = stride_of(exec, op->in[0]),
+          .bias = bias == LW_NONE ? NULL : exec->vectors[bias],
+          .y = f32_of(exec, op->out),
+          .y_stride = stride_of(exec, op->out),
+          .scratch = exec->route_scratch,
+          .rows = run->rows,
+          .params = op->p.route },
+    };
+    lw_pool_run(exec->device->pool, route_part, &job);
+}
+
+static void expert_prepare_part(void *context, unsigned part, unsigned parts)
+{
+    lw_cpu_experts_prepare(context, part, parts);
+}
+
+static void expert_run_part(void *context, unsigned part, unsigned parts)
+{
+    lw_cpu_experts_run(context, part, parts);
+}
+
+void lw__cpu_run_expert_linear(op_run *run)
+{
+    lw_exec *exec = run->exec;
+    const lw_op *op = run->op;
+    const uint32_t route = op->in[1].index, top = value_of(exec, op->out)->slots;
+    lw_cpu_expert_args args = {
+        .kernels = exec->device->kernels,
+        .tables = &exec->experts,
+        .linear = { .weight = exec->weights[op->weights[0].index],
+                    .x = bf16_of(exec, op->in[0]),
+                    .x_stride = stride_of(exec, op->in[0]),
+                    .y = bf16_of(exec, op->out),
+                    .y_stride = stride_of(exec, op->out),
+                    .rows = run->rows,
+                    .prepared = exec->prepared },
+        .x_per_slot = value_of(exec, op->in[0])->slots == top,
+        .route = f32_of(exec, op->in[1]),
+        .route_stride = stride_of(exec, op->in[1]),
+        .top = top,
+    };
+    if (!is_prepared(run, route)) {
+        lw_cpu_experts_sort(&args);
+        lw_pool_run(exec->device->pool, expert_prepare_part, &args);
+        set_prepared(run, route);
+    }
+    lw_pool_run(exec->device->pool, expert_run_part, &args);
+}
+
+void lw__cpu_run_expert_sum(op_run *run)
+{
+    lw_exec *exec = run->exec;
+    const lw_op *op = run->op;
+    const uint32_t slots = value_of(exec, op->in[0])->slots;
+    expert_sum_job job = {
+        exec->device->kernels,
+        { .x = bf16_of(exec, op->in[0]),
+          .x_stride = stride_of(exec, op->in[0]),
+          .weights = f32_of(exec, op->in[1]) + slots,
+          .weights_stride = stride_of(exec, op->in[1]),
+          .y = bf16_of(exec, op->out),
+          .y_stride = stride_of(exec, op->out),
+          .rows = run->rows,
+          .slots = slots,
+          .width = value_of(exec, op->out)->width },
+    };
+    lw_pool_run(exec->device->pool, expert_sum_part, &job);
+}
