@@ -1,5 +1,5 @@
-/* Conversions between fp32 and the two 16-bit floats of checkpoints: bf16 (8 exponent bits) and fp16 (5).
- * Narrowing rounds to nearest, ties to even. NaN stays NaN.
+/* Conversions between fp32 and the short floats of checkpoints: bf16 (8 exponent bits), fp16 (5) and the
+ * 8-bit e4m3 (4). Narrowing rounds to nearest, ties to even. NaN stays NaN.
  */
 #ifndef LW_BASE_FLOAT16_H
 #define LW_BASE_FLOAT16_H
@@ -44,6 +44,16 @@ static inline float lw_float_of_fp16(uint16_t half)
     }
     if (exponent == 31) return lw_float_of_bits(sign | 0x7F800000u | (mantissa << 13));
     return lw_float_of_bits(sign | ((exponent + 112u) << 23) | (mantissa << 13));
+}
+
+/* e4m3fn: bias 7, no infinity, all ones is NaN. */
+static inline float lw_float_of_e4m3(uint8_t code)
+{
+    const uint32_t sign = (uint32_t)(code & 0x80u) << 24;
+    const uint32_t exponent = code >> 3 & 15u, mantissa = code & 7u;
+    if (exponent == 15 && mantissa == 7) return lw_float_of_bits(sign | 0x7FC00000u);
+    if (exponent == 0) return lw_float_of_bits(lw_bits_of_float((float)mantissa * 0x1p-9f) | sign);
+    return lw_float_of_bits(sign | ((exponent + 120u) << 23) | (mantissa << 20));
 }
 
 #endif

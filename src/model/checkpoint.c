@@ -39,6 +39,7 @@ typedef struct shard {
 
 struct lw_checkpoint {
     lw_arena arena; /* texts, shards, tensors */
+    lw_arena *kept; /* the same, for descriptors made of a checkpoint that is read-only otherwise */
     const char *dir;
     lw_config *config;
     lw_config *generation;
@@ -288,6 +289,7 @@ lw_status lw_checkpoint_open(const char *dir, lw_checkpoint **out, lw_diag *d)
     if (c == NULL) return lw_fail(d, LW_NO_ROOM, "%s: no memory", dir);
     /* Its contents are bounded by LW_LIMIT_TENSORS, LW_LIMIT_SHARDS and LW_LIMIT_NAME_BYTES. */
     lw_arena_init(&c->arena, SIZE_MAX);
+    c->kept = &c->arena;
     lw_status status = LW_OK;
     size_t dir_bytes = strlen(dir);
     while (dir_bytes > 1 && dir[dir_bytes - 1] == '/') dir_bytes--; /* so that texts show "dir/file" */
@@ -377,6 +379,11 @@ void lw_checkpoint_prefetch(const lw_checkpoint *checkpoint, const lw_tensor *te
     (void)checkpoint;
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = (uintptr_t)tensor->bytes;
     advise(begin / page * page, begin + tensor->byte_count, MADV_WILLNEED);
+}
+
+void *lw__checkpoint_keep(const lw_checkpoint *checkpoint, size_t count, size_t item_bytes)
+{
+    return lw_arena_take_array(checkpoint->kept, count, item_bytes);
 }
 
 /* Whole pages inside the tensor: those at its ends may hold its neighbours. */

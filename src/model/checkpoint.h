@@ -38,6 +38,10 @@ void lw_checkpoint_prefetch(const lw_checkpoint *checkpoint, const lw_tensor *te
 /* Tells the system that a tensor's pages will not be read again (after repacking). */
 void lw_checkpoint_release(const lw_checkpoint *checkpoint, const lw_tensor *tensor);
 
+/* Zeroed memory that lives as long as the tensors, for descriptors that point at them; NULL when there is
+ * none. Names take it while a model is loaded: one thread. */
+void *lw__checkpoint_keep(const lw_checkpoint *checkpoint, size_t count, size_t item_bytes) LW_MUST_USE;
+
 /* Any one safetensors file, opened by itself (ref64.safetensors, fuzzers, tools). */
 typedef struct lw_safetensors lw_safetensors;
 lw_status lw_safetensors_open(const char *path, lw_safetensors **out, lw_diag *d) LW_MUST_USE;

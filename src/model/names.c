@@ -1,12 +1,11 @@
-/* The search for a family's weights; see names.h. Two halves: finding a tensor under any spelling, and making
- * a descriptor of what was found. Neither guesses: whatever config and shapes disagree about becomes a note,
- * and finish turns the notes into one error.
+/* The search for a family's weights under any spelling; see names.h. What is found goes to module.c, which
+ * makes a descriptor of it; finish turns everybody's notes into one error.
  */
 #include "model/names.h"
 
 #include "base/arena.h"
 #include "base/size.h"
-#include "model/quant_config.h"
+#include "model/module.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -18,7 +17,6 @@ enum {
     NOTES_SHOWN = 12,
     TRIED_SHOWN = 3,
     NOTE_BYTES = 512,
-    SHAPE_BYTES = 160,
     SCRATCH_BYTES_MAX = LW_LIMIT_SPELLINGS * (LW_LIMIT_NAME_BYTES + 64) * 2,
 };
 
@@ -45,21 +43,6 @@ struct lw_names {
     size_t unused_count;
 };
 
-/* What a family asks for. */
-typedef struct ask {
-    char name[LW_LIMIT_NAME_BYTES]; /* the family's spelling */
-    const char *suffix;             /* ".weight" or "" */
-    uint32_t stack;                 /* 0: no stack dimension */
-    uint32_t rows;                  /* 0 with any_rows */
-    uint32_t cols;
-    bool any_rows;                  /* as many as the file has */
-} ask;
-
-typedef struct found {
-    char path[LW_LIMIT_NAME_BYTES]; /* as in the file, without the suffix */
-    const lw_tensor *tensor;
-} found;
-
 typedef struct spellings {
     const char *texts[LW_LIMIT_SPELLINGS];
     size_t count;
@@ -67,8 +50,7 @@ typedef struct spellings {
 
 /* -- notes -- */
 
-static void note_add(lw_names *names, lw_status status, const char *format, ...) LW_PRINTF(3, 4);
-static void note_add(lw_names *names, lw_status status, const char *format, ...)
+void lw__names_note(lw_names *names, lw_status status, const char *format, ...)
 {
     char text[NOTE_BYTES];
     va_list args;
@@ -89,19 +71,18 @@ static void note_add(lw_names *names, lw_status status, const char *format, ...)
     names->note_count++;
 }
 
-/* The file without its folder, which stands once at the head of the error. */
 static const char *after_slash(const char *path)
 {
     const char *slash = strrchr(path, '/');
     return slash == NULL ? path : slash + 1;
 }
 
-static const char *file_of(const lw_tensor *tensor)
+const char *lw__file_of(const lw_tensor *tensor)
 {
     return after_slash(tensor->file);
 }
 
-static const char *config_of(const lw_names *names)
+const char *lw__config_of(const lw_names *names)
 {
     return after_slash(names->quant.file);
 }
@@ -155,16 +136,19 @@ static void spell(lw_names *names, const char *name, spellings *list)
 }
 
 static const lw_tensor *find_spelled(const lw_names *names, const char *prefix, size_t prefix_bytes,
-                                     const ask *a, const spellings *list, found *out)
+                                     const lw__ask *a, const spellings *list, lw__found *out)
 {
     char whole[LW_LIMIT_NAME_BYTES + 16];
     for (size_t i = 0; i < list->count; i++) {
         const int bytes =
             snprintf(out->path, sizeof out->path, "%.*s%s", (int)prefix_bytes, prefix, list->texts[i]);
         if (bytes < 0 || (size_t)bytes >= sizeof out->path) continue;
-        snprintf(whole, sizeof whole, "%s%s", out->path, a->suffix);
-        out->tensor = lw_checkpoint_find(names->checkpoint, whole);
-        if (out->tensor != NULL) return out->tensor;
+        for (size_t j = 0; a->suffixes[j] != NULL; j++) {
+            snprintf(whole, sizeof whole, "%s%s", out->path, a->suffixes[j]);
+            out->suffix = a->suffixes[j];
+            out->tensor = lw_checkpoint_find(names->checkpoint, whole);
+            if (out->tensor != NULL) return out->tensor;
+        }
     }
     return NULL;
 }
@@ -177,7 +161,7 @@ static size_t parent_bytes(const char *prefix, size_t bytes)
     return bytes;
 }
 
-static bool find(lw_names *names, const ask *a, found *out)
+static bool find(lw_names *names, const lw__ask *a, lw__found *out)
 {
     spellings list;
     spell(names, a->name, &list);
@@ -214,20 +198,20 @@ static void tried_add(tried *t, const char *prefix, const spellings *list, const
     }
 }
 
-static void note_missing(lw_names *names, const ask *a)
+static void note_missing(lw_names *names, const lw__ask *a)
 {
     spellings list;
     tried t = { .at = 0 };
     spell(names, a->name, &list);
-    if (names->winner != NULL) tried_add(&t, names->winner, &list, a->suffix);
+    if (names->winner != NULL) tried_add(&t, names->winner, &list, a->suffixes[0]);
     for (const char *const *prefix = names->options->prefixes; *prefix != NULL && names->winner == NULL;
          prefix++)
-        tried_add(&t, *prefix, &list, a->suffix);
+        tried_add(&t, *prefix, &list, a->suffixes[0]);
     if (t.count > TRIED_SHOWN)
-        note_add(names, LW_BAD_MODEL, "missing: %s%s (tried %s and %zu more)", a->name, a->suffix, t.text,
-                 t.count - TRIED_SHOWN);
+        lw__names_note(names, LW_BAD_MODEL, "missing: %s%s (tried %s and %zu more)", a->name, a->suffixes[0],
+                       t.text, t.count - TRIED_SHOWN);
     else
-        note_add(names, LW_BAD_MODEL, "missing: %s%s (tried %s)", a->name, a->suffix, t.text);
+        lw__names_note(names, LW_BAD_MODEL, "missing: %s%s (tried %s)", a->name, a->suffixes[0], t.text);
 }
 
 static void take(lw_names *names, const lw_tensor *tensor)
@@ -235,228 +219,57 @@ static void take(lw_names *names, const lw_tensor *tensor)
     if (tensor != NULL) names->taken[tensor - lw_checkpoint_tensor(names->checkpoint, 0)] = true;
 }
 
-static const lw_tensor *sibling(const lw_names *names, const found *f, const char *suffix)
+/* -- what module.c needs -- */
+
+static const lw_tensor *sibling(const lw_names *names, const char *path, const char *suffix)
 {
-    char whole[LW_LIMIT_NAME_BYTES + 16];
-    snprintf(whole, sizeof whole, "%s%s", f->path, suffix);
+    char whole[LW_LIMIT_NAME_BYTES + 32];
+    snprintf(whole, sizeof whole, "%s%s", path, suffix);
     return lw_checkpoint_find(names->checkpoint, whole);
 }
 
-/* -- descriptors -- */
-
-static bool dense_map(lw_dtype dtype, lw_map *map)
+bool lw__names_holds(const lw_names *names, const char *path, const char *suffix)
 {
-    if (dtype == LW_DTYPE_BF16) *map = LW_MAP_BF16;
-    else if (dtype == LW_DTYPE_F16) *map = LW_MAP_FP16;
-    else if (dtype == LW_DTYPE_F32) *map = LW_MAP_FP32;
-    else return false;
-    return true;
+    return sibling(names, path, suffix) != NULL;
 }
 
-static lw_weight dense_weight(const lw_tensor *tensor, const ask *a, uint32_t rows, lw_map map)
+const lw_tensor *lw__names_take(lw_names *names, const char *path, const char *suffix)
 {
-    return (lw_weight){
-        .name = tensor->name,
-        .stack_count = a->stack == 0 ? 1 : a->stack,
-        .rows = rows,
-        .cols = a->cols,
-        .map = map,
-        .code_bits = (uint32_t)lw_dtype_bytes(tensor->dtype) * 8,
-        .global_scale = 1.0f,
-        .codes = tensor,
-    };
+    const lw_tensor *tensor = sibling(names, path, suffix);
+    take(names, tensor);
+    return tensor;
 }
 
-/* True if tensor is (stack, rows, last) or (rows, last) as asked; *rows is then the file's number. */
-static bool has_shape(const lw_tensor *tensor, const ask *a, uint64_t last, uint32_t *rows)
+const lw_quant_config *lw__names_quant(const lw_names *names)
 {
-    const uint32_t first = a->stack == 0 ? 0 : 1;
-    if (tensor->dim_count != first + 2) return false;
-    if (first == 1 && tensor->dims[0] != a->stack) return false;
-    if (tensor->dims[first + 1] != last) return false;
-    const uint64_t stored = tensor->dims[first];
-    if (!a->any_rows && stored != a->rows) return false;
-    if (stored == 0 || stored > LW_LIMIT_VOCAB) return false;
-    *rows = (uint32_t)stored;
-    return true;
+    return &names->quant;
 }
 
-static void ask_shape(const ask *a, uint64_t last, char text[SHAPE_BYTES])
+const lw_checkpoint *lw__names_checkpoint(const lw_names *names)
 {
-    char stack[24] = "", rows[24] = "rows";
-    if (a->stack != 0) snprintf(stack, sizeof stack, "%" PRIu32 ", ", a->stack);
-    if (!a->any_rows) snprintf(rows, sizeof rows, "%" PRIu32, a->rows);
-    snprintf(text, SHAPE_BYTES, "[%s%s, %" PRIu64 "]", stack, rows, last);
+    return names->checkpoint;
 }
 
-static bool fail_shape(lw_names *names, const lw_tensor *tensor, const char *expected)
-{
-    char shape[SHAPE_BYTES];
-    lw_tensor_shape(tensor, shape, sizeof shape);
-    note_add(names, LW_BAD_MODEL, "%s: %s is %s, but the config asks for %s", file_of(tensor), tensor->name,
-             shape, expected);
-    return false;
-}
-
-static bool fail_dtype(lw_names *names, const lw_tensor *tensor)
-{
-    note_add(names, LW_UNSUPPORTED,
-             "%s: %s: %s weights are not served; served: BF16, F16, F32 and MLX affine", file_of(tensor),
-             tensor->name, lw_dtype_name(tensor->dtype));
-    return false;
-}
-
-/* Settings of a quantised or possibly quantised module: the config's own word for it, else that of the file's
- * metadata, else the global ones. *known is false when nothing speaks of quantisation. */
-static bool module_quant(lw_names *names, const found *f, lw_quant *out, bool *known)
-{
-    lw_diag d;
-    lw_status status = LW_OK;
-    *out = (lw_quant){ 0 };
-    *known = names->quant.settings != NULL;
-    if (*known) status = lw__quant_config_module(&names->quant, f->path, out, &d);
-    const char *metadata = lw_checkpoint_metadata(names->checkpoint, f->tensor, "quantization");
-    if (status == LW_OK && !out->is_explicit && metadata != NULL) {
-        status = lw__quant_parse(metadata, file_of(f->tensor), out, &d);
-        *known = true;
-    }
-    if (status == LW_OK) return true;
-    note_add(names, status, "%s", d.text);
-    return false;
-}
-
-static bool fill_dense(lw_names *names, const ask *a, const found *f, lw_weight *out)
-{
-    lw_map map;
-    lw_quant quant;
-    bool known;
-    uint32_t rows;
-    char expected[SHAPE_BYTES];
-    if (!dense_map(f->tensor->dtype, &map)) return fail_dtype(names, f->tensor);
-    if (!module_quant(names, f, &quant, &known)) return false;
-    if (quant.is_explicit && !quant.is_off) {
-        note_add(names, LW_BAD_MODEL, "%s: %s is %s, but %s says that it is quantized", file_of(f->tensor),
-                 f->tensor->name, lw_dtype_name(f->tensor->dtype), config_of(names));
-        return false;
-    }
-    if (sibling(names, f, ".scales") != NULL) {
-        note_add(names, LW_BAD_MODEL, "%s: %s is %s, yet %s.scales is there", file_of(f->tensor),
-                 f->tensor->name, lw_dtype_name(f->tensor->dtype), f->path);
-        return false;
-    }
-    if (!has_shape(f->tensor, a, a->cols, &rows)) {
-        ask_shape(a, a->cols, expected);
-        return fail_shape(names, f->tensor, expected);
-    }
-    *out = dense_weight(f->tensor, a, rows, map);
-    return true;
-}
-
-/* Says what the config claims and what the file holds, so that the reader sees which of the two is wrong. */
-static bool fail_quant_shape(lw_names *names, const ask *a, const lw_weight *w)
-{
-    char held[64] = "which fits no width";
-    const uint64_t words = w->codes->dim_count == 0 ? 0 : w->codes->dims[w->codes->dim_count - 1];
-    const uint64_t groups = w->scales->dim_count == 0 ? 0 : w->scales->dims[w->scales->dim_count - 1];
-    if (words <= a->cols && groups > 0 && a->cols % groups == 0 && words * 32 % a->cols == 0)
-        snprintf(held, sizeof held, "which is %" PRIu64 " bits, group %" PRIu64, words * 32 / a->cols,
-                 a->cols / groups);
-    char codes[SHAPE_BYTES], scales[SHAPE_BYTES], expected[SHAPE_BYTES];
-    lw_tensor_shape(w->codes, codes, sizeof codes);
-    lw_tensor_shape(w->scales, scales, sizeof scales);
-    ask_shape(a, a->cols, expected);
-    note_add(names, LW_BAD_MODEL,
-             "%s: %s: the config asks for %s in %" PRIu32 " bits, group %" PRIu32
-             ", but the file holds weight %s and scales %s, %s",
-             file_of(w->codes), w->name, expected, w->code_bits, w->group, codes, scales, held);
-    return false;
-}
-
-static bool check_scales(lw_names *names, const ask *a, const lw_weight *w)
-{
-    lw_map map;
-    uint32_t rows, scale_rows;
-    if (!dense_map(w->scales->dtype, &map)) {
-        note_add(names, LW_UNSUPPORTED,
-                 "%s: %s: scales of dtype %s are not served; affine scales are BF16, F16 or F32",
-                 file_of(w->scales), w->scales->name, lw_dtype_name(w->scales->dtype));
-        return false;
-    }
-    const uint64_t words = (uint64_t)a->cols * w->code_bits / 32, groups = a->cols / w->group;
-    if (a->cols % w->group != 0 || !has_shape(w->codes, a, words, &rows) ||
-        !has_shape(w->scales, a, groups, &scale_rows) || rows != scale_rows)
-        return fail_quant_shape(names, a, w);
-    const lw_tensor *s = w->scales, *b = w->biases;
-    if (b->dtype == s->dtype && b->dim_count == s->dim_count && memcmp(b->dims, s->dims, sizeof s->dims) == 0)
-        return true;
-    char scales[SHAPE_BYTES], biases[SHAPE_BYTES];
-    lw_tensor_shape(s, scales, sizeof scales);
-    lw_tensor_shape(b, biases, sizeof biases);
-    note_add(names, LW_BAD_MODEL, "%s: %s is %s, but %s is %s: both must be alike", file_of(b), b->name,
-             biases, s->name, scales);
-    return false;
-}
-
-static bool fill_affine(lw_names *names, const ask *a, const found *f, lw_weight *out)
-{
-    lw_quant quant;
-    bool known;
-    const lw_tensor *scales = sibling(names, f, ".scales"), *biases = sibling(names, f, ".biases");
-    take(names, scales);
-    take(names, biases);
-    if (!module_quant(names, f, &quant, &known)) return false;
-    if (!known || quant.is_off) {
-        note_add(names, LW_BAD_MODEL, "%s: %s is packed in U32 words, but %s %s", file_of(f->tensor),
-                 f->tensor->name, config_of(names),
-                 known ? "says that it is not quantized" : "has no \"quantization\"");
-        return false;
-    }
-    if (scales == NULL || biases == NULL) {
-        note_add(names, LW_BAD_MODEL, "missing: %s.%s (of the quantized %s in %s)", f->path,
-                 scales == NULL ? "scales" : "biases", f->tensor->name, file_of(f->tensor));
-        return false;
-    }
-    const lw_weight weight = {
-        .name = f->tensor->name,
-        .stack_count = a->stack == 0 ? 1 : a->stack,
-        .rows = a->rows,
-        .cols = a->cols,
-        .map = LW_MAP_INTEGER,
-        .code_bits = quant.bits,
-        .order = LW_ORDER_ROWS,
-        .group = quant.group,
-        .scale_type = scales->dtype,
-        .has_bias = true,
-        .global_scale = 1.0f,
-        .codes = f->tensor,
-        .scales = scales,
-        .biases = biases,
-    };
-    if (!check_scales(names, a, &weight)) return false;
-    *out = weight;
-    out->rows = (uint32_t)f->tensor->dims[a->stack == 0 ? 0 : 1];
-    return true;
-}
+/* -- asking -- */
 
 /* Sizes come from the config, so a zero is the config's fault. */
-static bool fail_empty(lw_names *names, const ask *a)
+static bool fail_empty(lw_names *names, const lw__ask *a)
 {
-    note_add(names, LW_BAD_MODEL, "%s: the config makes it empty", a->name);
+    lw__names_note(names, LW_BAD_MODEL, "%s: the config makes it empty", a->name);
     return false;
 }
 
-static bool matrix(lw_names *names, lw_weight *out, ask *a)
+static bool matrix(lw_names *names, lw_weight *out, lw__ask *a)
 {
-    found f;
+    lw__found f;
     *out = (lw_weight){ 0 };
-    a->suffix = ".weight";
     if (a->cols == 0 || (a->rows == 0 && !a->any_rows)) return fail_empty(names, a);
     if (!find(names, a, &f)) {
         note_missing(names, a);
         return false;
     }
     take(names, f.tensor);
-    return f.tensor->dtype == LW_DTYPE_U32 ? fill_affine(names, a, &f, out) : fill_dense(names, a, &f, out);
+    return lw__module_fill(names, a, &f, out);
 }
 
 /* Prints a family's spelling. Names come from the program: one that does not fit is the program's mistake. */
@@ -471,32 +284,127 @@ static bool matrix(lw_names *names, lw_weight *out, ask *a)
 
 bool lw_names_matrix(lw_names *names, lw_weight *out, uint32_t rows, uint32_t cols, const char *module, ...)
 {
-    ask a = { .rows = rows, .cols = cols };
+    lw__ask a = { .suffixes = lw__matrix_suffixes, .rows = rows, .cols = cols };
     SPELL_ASK(&a, module);
     return matrix(names, out, &a);
 }
 
 bool lw_names_matrix_any_rows(lw_names *names, lw_weight *out, uint32_t cols, const char *module, ...)
 {
-    ask a = { .cols = cols, .any_rows = true };
+    lw__ask a = { .suffixes = lw__matrix_suffixes, .cols = cols, .any_rows = true };
     SPELL_ASK(&a, module);
     return matrix(names, out, &a);
 }
 
+/* -- stacks -- */
+
+static const char *const no_suffix[] = { "", NULL };
+/* Fused experts are parameters of their module: no ".weight" follows. */
+static const char *const stack_suffixes[] = { ".weight", "", NULL };
+
 bool lw_names_stack(lw_names *names, lw_weight *out, const uint32_t dims[3], const char *module, ...)
 {
-    ask a = { .stack = dims[0], .rows = dims[1], .cols = dims[2] };
+    lw__ask a = { .suffixes = stack_suffixes, .stack = dims[0], .rows = dims[1], .cols = dims[2] };
     SPELL_ASK(&a, module);
     *out = (lw_weight){ 0 };
     return a.stack == 0 ? fail_empty(names, &a) : matrix(names, out, &a);
 }
 
+/* Puts "parent.child" into a, '*' in child replaced by index. */
+static void spell_child(lw__ask *a, const char *parent, const char *child, uint32_t index)
+{
+    const char *star = strchr(child, '*');
+    char number[16] = "";
+    if (star != NULL) snprintf(number, sizeof number, "%" PRIu32, index);
+    const size_t head = star == NULL ? strlen(child) : (size_t)(star - child);
+    const int bytes = snprintf(a->name, sizeof a->name, "%s.%.*s%s%s", parent, (int)head, child, number,
+                               star == NULL ? "" : star + 1);
+    LW_ASSERT(bytes >= 0 && (size_t)bytes < sizeof a->name);
+}
+
+static bool has_child(lw_names *names, lw__ask *a, const char *parent, const char *child)
+{
+    lw__found f;
+    if (child == NULL) return false;
+    spell_child(a, parent, child, 0);
+    return find(names, a, &f);
+}
+
+/* The rows of out that belong to one of the matrices that are stored as one. */
+static bool fused(lw_names *names, lw_weight *out, lw__ask *a, const lw_stack_names *stored)
+{
+    const uint32_t rows = a->rows;
+    LW_ASSERT(stored->fused_begin <= stored->fused_rows && rows <= stored->fused_rows - stored->fused_begin);
+    a->rows = stored->fused_rows;
+    if (!matrix(names, out, a)) return false;
+    out->rows = rows;
+    out->row_begin = stored->fused_begin;
+    out->rows_stored = stored->fused_rows;
+    return true;
+}
+
+static bool is_alike(const lw_weight *a, const lw_weight *b)
+{
+    return a->map == b->map && a->code_bits == b->code_bits && a->order == b->order && a->group == b->group &&
+        a->group_rows == b->group_rows && a->scale_type == b->scale_type && a->has_bias == b->has_bias &&
+        a->table == b->table;
+}
+
+/* A module for each member. */
+static bool gathered(lw_names *names, lw_weight *out, lw__ask *a, const char *parent, const char *each)
+{
+    const uint32_t count = a->stack;
+    lw_weight *members = lw__checkpoint_keep(names->checkpoint, count, sizeof *members);
+    if (members == NULL) {
+        names->is_full = true;
+        return false;
+    }
+    bool complete = true;
+    a->stack = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        spell_child(a, parent, each, i);
+        if (!matrix(names, &members[i], a)) complete = false;
+        else if (complete && !is_alike(&members[0], &members[i])) {
+            lw__names_note(names, LW_UNSUPPORTED, "%s is stored in another way than %s of the same stack",
+                           members[i].name, members[0].name);
+            complete = false;
+        }
+    }
+    if (!complete) return false;
+    *out = members[0];
+    out->stack_count = count;
+    out->members = members;
+    out->codes = out->scales = out->biases = NULL;
+    out->global_scale = 1.0f; /* each member has its own */
+    out->global_divides = false;
+    return true;
+}
+
+bool lw_names_stack_of(lw_names *names, lw_weight *out, const uint32_t dims[3], const lw_stack_names *stored,
+                       const char *parent, ...)
+{
+    lw__ask a = { .suffixes = stack_suffixes, .stack = dims[0], .rows = dims[1], .cols = dims[2] };
+    char whole[LW_LIMIT_NAME_BYTES];
+    SPELL_ASK(&a, parent);
+    memcpy(whole, a.name, sizeof whole);
+    *out = (lw_weight){ 0 };
+    if (a.stack == 0 || a.rows == 0 || a.cols == 0) return fail_empty(names, &a);
+    if (has_child(names, &a, whole, stored->whole)) return matrix(names, out, &a);
+    if (has_child(names, &a, whole, stored->fused)) return fused(names, out, &a, stored);
+    a.suffixes = lw__matrix_suffixes;
+    if (has_child(names, &a, whole, stored->each)) return gathered(names, out, &a, whole, stored->each);
+    lw__names_note(names, LW_BAD_MODEL, "missing: the experts of %s (as %s, %s or %s)", whole,
+                   stored->whole == NULL ? "-" : stored->whole, stored->fused == NULL ? "-" : stored->fused,
+                   stored->each == NULL ? "-" : stored->each);
+    return false;
+}
+
+/* -- single tensors -- */
+
 bool lw_names_dense(lw_names *names, lw_weight *out, uint32_t rows, uint32_t cols, const char *name, ...)
 {
-    ask a = { .suffix = "", .rows = rows, .cols = cols };
-    found f;
-    lw_map map;
-    char expected[SHAPE_BYTES];
+    lw__ask a = { .suffixes = no_suffix, .rows = rows, .cols = cols };
+    lw__found f;
     *out = (lw_weight){ 0 };
     SPELL_ASK(&a, name);
     if (rows == 0 || cols == 0) return fail_empty(names, &a);
@@ -505,23 +413,16 @@ bool lw_names_dense(lw_names *names, lw_weight *out, uint32_t rows, uint32_t col
         return false;
     }
     take(names, f.tensor);
-    if (!dense_map(f.tensor->dtype, &map)) return fail_dtype(names, f.tensor);
-    const uint64_t count = (uint64_t)rows * cols;
-    if (f.tensor->byte_count / lw_dtype_bytes(f.tensor->dtype) != count) {
-        snprintf(expected, sizeof expected, "%" PRIu64 " elements", count);
-        return fail_shape(names, f.tensor, expected);
-    }
-    *out = dense_weight(f.tensor, &a, rows, map);
-    return true;
+    return lw__module_fill_dense(names, &a, &f, out);
 }
 
 bool lw_names_has(lw_names *names, const char *module, ...)
 {
-    ask a = { .suffix = ".weight" };
-    found f;
+    lw__ask a = { .suffixes = lw__matrix_suffixes };
+    lw__found f;
     SPELL_ASK(&a, module);
     if (find(names, &a, &f)) return true;
-    a.suffix = "";
+    a.suffixes = no_suffix;
     return find(names, &a, &f);
 }
 

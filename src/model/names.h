@@ -6,8 +6,9 @@
  * prefixes ("model.", "model.language_model.", ...) are tried in order, and the first non-empty one that
  * finds anything wins for all. After the winner only its parents are tried ("language_model.model." ->
  * "language_model." -> ""), because heads lie beside the inner model: "lm_head", "mtp.".
- * Quantised modules are recognised by their tensors (.weight U32 with .scales and .biases) and checked
- * against the config's "quantization": shape and config must agree, never a guess.
+ * How a module is stored shows in its tensors: .weight of BF16, F16 or F32 (dense), U32 (MLX affine), F8_E4M3
+ * or U8 (FP8, NVFP4); .qweight (GPTQ); .weight_packed (compressed-tensors). The config's word on quantisation
+ * must agree with them, never a guess: one file may mix all of these.
  */
 #ifndef LW_MODEL_NAMES_H
 #define LW_MODEL_NAMES_H
@@ -44,9 +45,29 @@ bool lw_names_matrix(lw_names *names, lw_weight *out, uint32_t rows, uint32_t co
 bool lw_names_matrix_any_rows(lw_names *names, lw_weight *out, uint32_t cols, const char *module, ...)
     LW_PRINTF(4, 5);
 
-/* A stack of equal matrices in one module: [stack, rows, cols]. */
+/* A stack of equal matrices in one module, dense or MLX affine: [stack, rows, cols]. */
 bool lw_names_stack(lw_names *names, lw_weight *out, const uint32_t dims[3], const char *module, ...)
     LW_PRINTF(4, 5);
+
+/* How a file may hold a stack, as names below one parent module. NULL: not in that way. */
+typedef struct lw_stack_names {
+    const char *whole;      /* one module of [stack, rows, cols]: "switch_mlp.fc1" */
+    const char *fused;      /* one module of [stack, fused_rows, cols]: "experts.gate_up_proj"... */
+    uint32_t
+        fused_begin; /* ...of which the stack is rows [fused_begin, fused_begin + rows) of every member */
+    uint32_t fused_rows;
+    const char *each;       /* a module for each member, '*' its index: "experts.*.up_proj" */
+} lw_stack_names;
+
+/* A stack of equal matrices [stack, rows, cols] in whichever of those ways the file has it, the first that is
+ * there. Members may lie in any format that a matrix has, but all in the same. The gate and up halves of a
+ * fused tensor are two calls, and two weights that share it:
+ *   lw_names_stack_of(names, &gate, (const uint32_t[]){ experts, width, hidden },
+ *                     &(lw_stack_names){ .whole = "switch_mlp.gate_proj", .fused = "experts.gate_up_proj",
+ *                                        .fused_begin = 0, .fused_rows = 2 * width,
+ *                                        .each = "experts.*.gate_proj" }, "layers.%u.mlp", layer); */
+bool lw_names_stack_of(lw_names *names, lw_weight *out, const uint32_t dims[3], const lw_stack_names *stored,
+                       const char *parent, ...) LW_PRINTF(5, 6);
 
 /* A dense tensor by its full name with ".weight", ".bias" or nothing; its elements number rows * cols in any
  * arrangement of dims whose non-1 dims multiply to that, kept in file order. */

@@ -8,13 +8,6 @@
 
 static const lw_quant mlx_defaults = { .bits = 4, .group = 64 };
 
-/* One object being read; where names it in texts. */
-typedef struct source {
-    const char *file;
-    const char *where;
-    const json_t *object;
-} source;
-
 static bool is_one_of(json_int_t value, const uint32_t *allowed, size_t count)
 {
     for (size_t i = 0; i < count; i++)
@@ -22,7 +15,7 @@ static bool is_one_of(json_int_t value, const uint32_t *allowed, size_t count)
     return false;
 }
 
-static lw_status read_mode(const source *from, lw_diag *d)
+static lw_status read_mode(const lw__quant_source *from, lw_diag *d)
 {
     const json_t *mode = json_object_get(from->object, "mode");
     if (mode == NULL || json_is_null(mode)) return LW_OK;
@@ -33,8 +26,8 @@ static lw_status read_mode(const source *from, lw_diag *d)
                    from->file, from->where, json_string_value(mode));
 }
 
-static lw_status read_choice(const source *from, const char *key, const uint32_t *allowed, size_t count,
-                             uint32_t *out, lw_diag *d)
+lw_status lw__quant_choice(const lw__quant_source *from, const char *key, const uint32_t *allowed,
+                           size_t count, uint32_t *out, lw_diag *d)
 {
     const json_t *value = json_object_get(from->object, key);
     if (value == NULL || json_is_null(value)) return LW_OK;
@@ -55,15 +48,16 @@ static lw_status read_choice(const source *from, const char *key, const uint32_t
 }
 
 /* Fills *out, starting from MLX's defaults. */
-static lw_status read_object(const source *from, lw_quant *out, lw_diag *d)
+static lw_status read_object(const lw__quant_source *from, lw_quant *out, lw_diag *d)
 {
     static const uint32_t bits[] = { 2, 3, 4, 5, 6, 8 }, groups[] = { 32, 64, 128 };
     lw_quant quant = mlx_defaults;
     lw_status status = read_mode(from, d);
     if (status == LW_OK)
-        status = read_choice(from, "bits", bits, sizeof bits / sizeof bits[0], &quant.bits, d);
+        status = lw__quant_choice(from, "bits", bits, sizeof bits / sizeof bits[0], &quant.bits, d);
     if (status == LW_OK)
-        status = read_choice(from, "group_size", groups, sizeof groups / sizeof groups[0], &quant.group, d);
+        status =
+            lw__quant_choice(from, "group_size", groups, sizeof groups / sizeof groups[0], &quant.group, d);
     if (status == LW_OK) *out = quant;
     return status;
 }
@@ -79,20 +73,20 @@ lw_status lw__quant_config_read(const lw_config *config, lw_quant_config *out, l
     }
     if (settings == NULL) return LW_OK;
     if (!json_is_object(settings)) return lw_fail(d, LW_BAD_MODEL, "%s: \"%s\" is not an object", file, key);
+    out->settings = settings;
     const json_t *method = json_object_get(settings, "quant_method");
-    if (method != NULL && !json_is_null(method))
-        return lw_fail(d, LW_UNSUPPORTED,
-                       "%s: %s: quant_method \"%.64s\" is not served; served: MLX affine, or dense weights",
-                       file, key, json_is_string(method) ? json_string_value(method) : "(not a string)");
-    const source from = { .file = file, .where = key, .object = settings };
-    const lw_status status = read_object(&from, &out->global, d);
-    if (status == LW_OK) out->settings = settings;
-    return status;
+    if (method != NULL && !json_is_null(method)) {
+        const char *name = json_is_string(method) ? json_string_value(method) : "(not a string)";
+        return lw__quant_method_read(out, name, key, d);
+    }
+    const lw__quant_source from = { .file = file, .where = key, .object = settings };
+    out->method = LW_QUANT_MLX;
+    return read_object(&from, &out->global, d);
 }
 
 lw_status lw__quant_config_module(const lw_quant_config *config, const char *path, lw_quant *out, lw_diag *d)
 {
-    LW_ASSERT(config->settings != NULL);
+    LW_ASSERT(config->method == LW_QUANT_MLX);
     const json_t *value = json_object_get(config->settings, path);
     *out = config->global;
     if (value == NULL || json_is_null(value)) return LW_OK;
@@ -104,7 +98,7 @@ lw_status lw__quant_config_module(const lw_quant_config *config, const char *pat
     if (!json_is_object(value))
         return lw_fail(d, LW_BAD_MODEL, "%s: quantization of \"%s\" is neither an object nor true or false",
                        config->file, path);
-    const source from = { .file = config->file, .where = path, .object = value };
+    const lw__quant_source from = { .file = config->file, .where = path, .object = value };
     const lw_status status = read_object(&from, out, d);
     out->is_explicit = true;
     return status;
@@ -120,7 +114,9 @@ lw_status lw__quant_parse(const char *json, const char *file, lw_quant *out, lw_
         json_decref(object);
         return lw_fail(d, LW_BAD_MODEL, "%s: __metadata__ \"quantization\" is not a JSON object", file);
     }
-    const source from = { .file = file, .where = "__metadata__ \"quantization\"", .object = object };
+    const lw__quant_source from = { .file = file,
+                                    .where = "__metadata__ \"quantization\"",
+                                    .object = object };
     const lw_status status = read_object(&from, out, d);
     json_decref(object);
     return status;

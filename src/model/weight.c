@@ -35,23 +35,77 @@ void lw_weight_format(const lw_weight *weight, char text[32])
     if (weight->map == LW_MAP_INTEGER || weight->map == LW_MAP_TABLE16)
         snprintf(bits, sizeof bits, "%u", (unsigned)weight->code_bits);
     if (weight->group == 0) snprintf(text, 32, "%s%s", facts->name, bits);
+    else if (weight->group_rows > 1)
+        snprintf(text, 32, "%s%s block %ux%u", facts->name, bits, (unsigned)weight->group_rows,
+                 (unsigned)weight->group);
     else snprintf(text, 32, "%s%s group %u", facts->name, bits, (unsigned)weight->group);
+}
+
+/* The descriptor that holds a member's tensors, and the member's place in them. */
+static const lw_weight *holder_of(const lw_weight *weight, uint32_t *stack)
+{
+    LW_ASSERT(*stack < weight->stack_count);
+    if (weight->members == NULL) return weight;
+    const lw_weight *member = &weight->members[*stack];
+    LW_ASSERT(member->members == NULL && member->stack_count == 1);
+    *stack = 0;
+    return member;
+}
+
+static uint32_t stored_rows(const lw_weight *weight)
+{
+    return weight->rows_stored == 0 ? weight->rows : weight->rows_stored;
 }
 
 uint64_t lw_weight_bytes(const lw_weight *weight)
 {
-    uint64_t bytes = weight->codes == NULL ? 0 : weight->codes->byte_count;
-    if (weight->scales != NULL) bytes += weight->scales->byte_count;
-    if (weight->biases != NULL) bytes += weight->biases->byte_count;
-    return bytes;
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < lw_weight_tensor_count(weight); i++)
+        bytes += lw_weight_tensor(weight, i)->byte_count;
+    return weight->rows == 0 ? bytes : bytes / stored_rows(weight) * weight->rows;
 }
 
-/* The stored bytes of one row of codes, scales or biases: a tensor is stack * rows equal rows. */
-static const uint8_t *row_of(const lw_weight *weight, const lw_tensor *tensor, uint32_t stack, uint32_t row)
+static size_t own_tensor_count(const lw_weight *weight)
 {
-    LW_ASSERT(stack < weight->stack_count && row < weight->rows);
-    const size_t row_count = (size_t)weight->stack_count * weight->rows;
-    return tensor->bytes + tensor->byte_count / row_count * ((size_t)stack * weight->rows + row);
+    return (size_t)(weight->codes != NULL) + (weight->scales != NULL) + (weight->biases != NULL);
+}
+
+size_t lw_weight_tensor_count(const lw_weight *weight)
+{
+    if (weight->members == NULL) return own_tensor_count(weight);
+    return own_tensor_count(weight->members) * weight->stack_count; /* members are alike */
+}
+
+const lw_tensor *lw_weight_tensor(const lw_weight *weight, size_t index)
+{
+    LW_ASSERT(index < lw_weight_tensor_count(weight));
+    if (weight->members != NULL) {
+        const size_t each = own_tensor_count(weight->members);
+        return lw_weight_tensor(&weight->members[index / each], index % each);
+    }
+    if (index == 0) return weight->codes;
+    return index == 1 && weight->scales != NULL ? weight->scales : weight->biases;
+}
+
+uint32_t lw_weight_groups(const lw_weight *weight)
+{
+    return weight->group == 0 ? 0 : (uint32_t)size_div_up(weight->cols, weight->group);
+}
+
+double lw_weight_global(const lw_weight *weight, uint32_t stack)
+{
+    const lw_weight *w = holder_of(weight, &stack);
+    return w->global_divides ? 1.0 / (double)w->global_scale : (double)w->global_scale;
+}
+
+/* The stored bytes of a row of codes in LW_ORDER_ROWS: the tensor is stack * stored_rows equal rows. */
+static const uint8_t *row_of(const lw_weight *weight, uint32_t stack, uint32_t row)
+{
+    LW_ASSERT(row < weight->rows && weight->order == LW_ORDER_ROWS);
+    const size_t rows = stored_rows(weight);
+    const lw_tensor *codes = weight->codes;
+    return codes->bytes + codes->byte_count / (weight->stack_count * rows) *
+        (stack * rows + weight->row_begin + row);
 }
 
 /* Eight codes of constant bits, spread to one byte each by halving: 4 + 4 codes into 32-bit halves, then 2 +
@@ -105,13 +159,10 @@ static decoder *const decoders[] = {
     [2] = decode_2, [3] = decode_3, [4] = decode_4, [5] = decode_5, [6] = decode_6, [8] = decode_8,
 };
 
-/* Codes [begin, begin + count) of a row; begin is a multiple of 8. */
-static void decode_codes(const lw_weight *weight, const uint8_t *row, size_t begin, size_t count,
-                         uint8_t *codes)
+/* Codes [begin, begin + count) of a bit stream; begin is a multiple of 8. */
+static void decode_stream(unsigned bits, const uint8_t *row, size_t begin, size_t count, uint8_t *codes)
 {
-    const unsigned bits = weight->code_bits;
     LW_ASSERT(bits < sizeof decoders / sizeof decoders[0] && decoders[bits] != NULL);
-    LW_ASSERT(begin % OCTET == 0);
     const uint8_t *bytes = row + begin / OCTET * bits;
     const size_t octets = count / OCTET, rest = count % OCTET;
     decoders[bits](bytes, codes, octets);
@@ -122,22 +173,48 @@ static void decode_codes(const lw_weight *weight, const uint8_t *row, size_t beg
     memcpy(codes + octets * OCTET, last_codes, rest);
 }
 
+/* The same where a row's words lie apart by one word of every row. */
+static void decode_words(const lw_weight *weight, uint32_t row, size_t begin, size_t count, uint8_t *codes)
+{
+    LW_ASSERT(weight->code_bits == 4 && weight->stack_count == 1 && count % OCTET == 0);
+    const size_t rows = stored_rows(weight);
+    const uint8_t *at =
+        weight->codes->bytes + (begin / OCTET * rows + weight->row_begin + row) * sizeof(uint32_t);
+    for (size_t k = 0; k < count; k += OCTET) {
+        uint32_t word;
+        memcpy(&word, at, sizeof word);
+        spread_octet(word, 4, codes + k);
+        at += rows * sizeof word;
+    }
+}
+
+/* Codes [begin, begin + count) of a row; begin is a multiple of 8. weight holds its own tensors. */
+static void decode_codes(const lw_weight *weight, uint32_t stack, uint32_t row, size_t begin, size_t count,
+                         uint8_t *codes)
+{
+    LW_ASSERT(begin % OCTET == 0);
+    if (weight->order == LW_ORDER_INPUTS) decode_words(weight, row, begin, count, codes);
+    else decode_stream(weight->code_bits, row_of(weight, stack, row), begin, count, codes);
+}
+
 void lw_weight_codes8(const lw_weight *weight, uint32_t stack, uint32_t row, uint8_t *codes8)
 {
-    LW_ASSERT(weight->order == LW_ORDER_ROWS);
-    decode_codes(weight, row_of(weight, weight->codes, stack, row), 0, weight->cols, codes8);
+    const lw_weight *w = holder_of(weight, &stack);
+    decode_codes(w, stack, row, 0, w->cols, codes8);
 }
 
 void lw_weight_codes16(const lw_weight *weight, uint32_t stack, uint32_t row, uint16_t *codes16)
 {
-    LW_ASSERT(weight->order == LW_ORDER_ROWS && weight->code_bits == 16);
-    memcpy(codes16, row_of(weight, weight->codes, stack, row), (size_t)weight->cols * sizeof *codes16);
+    const lw_weight *w = holder_of(weight, &stack);
+    LW_ASSERT(w->code_bits == 16);
+    memcpy(codes16, row_of(w, stack, row), (size_t)w->cols * sizeof *codes16);
 }
 
 static float load_float(const uint8_t *bytes, lw_dtype dtype, size_t index)
 {
     uint16_t half;
     float value;
+    if (dtype == LW_DTYPE_F8_E4M3) return lw_float_of_e4m3(bytes[index]);
     if (dtype == LW_DTYPE_F32) {
         memcpy(&value, bytes + index * sizeof value, sizeof value);
         return value;
@@ -146,21 +223,10 @@ static float load_float(const uint8_t *bytes, lw_dtype dtype, size_t index)
     return dtype == LW_DTYPE_BF16 ? lw_float_of_bf16(half) : lw_float_of_fp16(half);
 }
 
-/* e4m3fn: bias 7, no infinity, all ones is NaN. */
-static float float_of_e4m3(uint8_t code)
-{
-    const unsigned exponent = code >> 3 & 15u, mantissa = code & 7u;
-    float magnitude;
-    if (exponent == 15 && mantissa == 7) magnitude = NAN;
-    else if (exponent == 0) magnitude = ldexpf((float)mantissa, -9);
-    else magnitude = ldexpf((float)(8 + mantissa), (int)exponent - 10);
-    return code & 0x80u ? -magnitude : magnitude;
-}
-
 static float map_code(const lw_weight *weight, uint8_t code)
 {
     if (weight->map == LW_MAP_TABLE16) return weight->table[code & 15u];
-    if (weight->map == LW_MAP_E4M3) return float_of_e4m3(code);
+    if (weight->map == LW_MAP_E4M3) return lw_float_of_e4m3(code);
     return (float)code;
 }
 
@@ -170,27 +236,71 @@ static lw_dtype dense_dtype(lw_map map)
     return map == LW_MAP_FP16 ? LW_DTYPE_F16 : LW_DTYPE_BF16;
 }
 
+/* Where the scales (or biases) of a row lie: element g of it at first + g * step. */
+typedef struct scale_row {
+    const uint8_t *bytes;
+    size_t first, step;
+} scale_row;
+
+static scale_row scale_row_of(const lw_weight *weight, const lw_tensor *tensor, uint32_t stack, uint32_t row)
+{
+    LW_ASSERT(row < weight->rows);
+    const size_t each = weight->group_rows == 0 ? 1 : weight->group_rows;
+    const size_t rows = size_div_up(stored_rows(weight), each), at = (weight->row_begin + row) / each;
+    if (weight->order == LW_ORDER_INPUTS)
+        return (scale_row){ .bytes = tensor->bytes, .first = at, .step = rows };
+    return (scale_row){ .bytes = tensor->bytes,
+                        .first = (stack * rows + at) * lw_weight_groups(weight),
+                        .step = 1 };
+}
+
+static float scale_at(const lw_weight *weight, const scale_row *from, size_t group)
+{
+    return load_float(from->bytes, weight->scale_type, from->first + group * from->step);
+}
+
 void lw_weight_scales(const lw_weight *weight, uint32_t stack, uint32_t row, float *scales, float *biases)
 {
-    LW_ASSERT(weight->group > 0);
-    const size_t groups = size_div_up(weight->cols, weight->group);
-    const uint8_t *stored = row_of(weight, weight->scales, stack, row);
-    for (size_t g = 0; g < groups; g++) scales[g] = load_float(stored, weight->scale_type, g);
-    if (weight->has_bias) {
-        stored = row_of(weight, weight->biases, stack, row);
-        for (size_t g = 0; g < groups; g++) biases[g] = load_float(stored, weight->scale_type, g);
-    } else {
-        for (size_t g = 0; g < groups; g++) biases[g] = weight->bias_per_scale * scales[g];
-    }
+    const lw_weight *w = holder_of(weight, &stack);
+    LW_ASSERT(w->group > 0);
+    const size_t groups = lw_weight_groups(w);
+    scale_row stored = scale_row_of(w, w->scales, stack, row);
+    for (size_t g = 0; g < groups; g++) scales[g] = scale_at(w, &stored, g);
+    if (w->has_bias) stored = scale_row_of(w, w->biases, stack, row);
+    for (size_t g = 0; g < groups; g++)
+        biases[g] = w->has_bias ? scale_at(w, &stored, g) : w->bias_per_scale * scales[g];
 }
 
 void lw_weight_scales16(const lw_weight *weight, uint32_t stack, uint32_t row, uint16_t *scales,
                         uint16_t *biases)
 {
-    LW_ASSERT(weight->group > 0 && weight->has_bias && lw_dtype_bytes(weight->scale_type) == sizeof *scales);
-    const size_t bytes = size_div_up(weight->cols, weight->group) * sizeof *scales;
-    memcpy(scales, row_of(weight, weight->scales, stack, row), bytes);
-    memcpy(biases, row_of(weight, weight->biases, stack, row), bytes);
+    const lw_weight *w = holder_of(weight, &stack);
+    LW_ASSERT(w->group > 0 && w->has_bias && lw_dtype_bytes(w->scale_type) == sizeof *scales);
+    const size_t bytes = lw_weight_groups(w) * sizeof *scales;
+    const size_t first = scale_row_of(w, w->scales, stack, row).first * sizeof *scales;
+    memcpy(scales, w->scales->bytes + first, bytes);
+    memcpy(biases, w->biases->bytes + first, bytes);
+}
+
+static bool is_nan_e4m3(uint8_t code)
+{
+    return (code & 0x7Fu) == 0x7Fu;
+}
+
+bool lw_weight_row_has_nan(const lw_weight *weight, uint32_t stack, uint32_t row)
+{
+    const lw_weight *w = holder_of(weight, &stack);
+    bool has_nan = false;
+    if (w->map == LW_MAP_E4M3) {
+        const uint8_t *codes = row_of(w, stack, row);
+        for (uint32_t k = 0; k < w->cols; k++) has_nan |= is_nan_e4m3(codes[k]);
+    }
+    if (w->group > 0 && w->scale_type == LW_DTYPE_F8_E4M3) {
+        const scale_row stored = scale_row_of(w, w->scales, stack, row);
+        for (uint32_t g = 0; g < lw_weight_groups(w); g++)
+            has_nan |= is_nan_e4m3(stored.bytes[stored.first + g * stored.step]);
+    }
+    return has_nan;
 }
 
 /* Scale and bias of one group in double. */
@@ -202,13 +312,21 @@ typedef struct affine {
 static affine affine_of(const lw_weight *weight, uint32_t stack, uint32_t row, size_t group)
 {
     if (weight->group == 0) return (affine){ .scale = 1.0 };
-    const uint8_t *scales = row_of(weight, weight->scales, stack, row);
-    affine a = { .scale = load_float(scales, weight->scale_type, group) };
-    if (weight->has_bias)
-        a.bias = load_float(row_of(weight, weight->biases, stack, row), weight->scale_type, group);
-    else
+    scale_row stored = scale_row_of(weight, weight->scales, stack, row);
+    affine a = { .scale = scale_at(weight, &stored, group) };
+    if (weight->has_bias) {
+        stored = scale_row_of(weight, weight->biases, stack, row);
+        a.bias = scale_at(weight, &stored, group);
+    } else {
         a.bias = (double)weight->bias_per_scale * a.scale;
+    }
     return a;
+}
+
+static double with_global(const lw_weight *weight, double value)
+{
+    const double global = (double)weight->global_scale;
+    return weight->global_divides ? value / global : value * global;
 }
 
 /* Values [begin, begin + count) of a row of codes; begin is a multiple of CHUNK, count at most CHUNK. */
@@ -217,38 +335,40 @@ static void chunk_f64(const lw_weight *weight, uint32_t stack, uint32_t row, siz
 {
     uint8_t codes[CHUNK];
     affine a = affine_of(weight, stack, row, weight->group == 0 ? 0 : begin / weight->group);
-    decode_codes(weight, row_of(weight, weight->codes, stack, row), begin, count, codes);
+    decode_codes(weight, stack, row, begin, count, codes);
     for (size_t i = 0; i < count; i++) {
         if (weight->group > 0 && (begin + i) % weight->group == 0)
             a = affine_of(weight, stack, row, (begin + i) / weight->group);
-        values[i] = (double)weight->global_scale * (a.scale * (double)map_code(weight, codes[i]) + a.bias);
+        values[i] = with_global(weight, a.scale * (double)map_code(weight, codes[i]) + a.bias);
     }
 }
 
 void lw_weight_row_f64(const lw_weight *weight, uint32_t stack, uint32_t row, double *values)
 {
-    if (maps[weight->map].is_dense) {
-        const uint8_t *stored = row_of(weight, weight->codes, stack, row);
-        const lw_dtype dtype = dense_dtype(weight->map);
-        for (size_t k = 0; k < weight->cols; k++) values[k] = (double)load_float(stored, dtype, k);
+    const lw_weight *w = holder_of(weight, &stack);
+    if (maps[w->map].is_dense) {
+        const uint8_t *stored = row_of(w, stack, row);
+        const lw_dtype dtype = dense_dtype(w->map);
+        for (size_t k = 0; k < w->cols; k++) values[k] = (double)load_float(stored, dtype, k);
         return;
     }
-    for (size_t begin = 0; begin < weight->cols; begin += CHUNK)
-        chunk_f64(weight, stack, row, begin, size_min(CHUNK, weight->cols - begin), values + begin);
+    for (size_t begin = 0; begin < w->cols; begin += CHUNK)
+        chunk_f64(w, stack, row, begin, size_min(CHUNK, w->cols - begin), values + begin);
 }
 
 void lw_weight_dense(const lw_weight *weight, uint32_t stack, uint32_t row, float *values)
 {
-    if (maps[weight->map].is_dense) {
-        const uint8_t *stored = row_of(weight, weight->codes, stack, row);
-        const lw_dtype dtype = dense_dtype(weight->map);
-        for (size_t k = 0; k < weight->cols; k++) values[k] = load_float(stored, dtype, k);
+    const lw_weight *w = holder_of(weight, &stack);
+    if (maps[w->map].is_dense) {
+        const uint8_t *stored = row_of(w, stack, row);
+        const lw_dtype dtype = dense_dtype(w->map);
+        for (size_t k = 0; k < w->cols; k++) values[k] = load_float(stored, dtype, k);
         return;
     }
     double chunk[CHUNK];
-    for (size_t begin = 0; begin < weight->cols; begin += CHUNK) {
-        const size_t count = size_min(CHUNK, weight->cols - begin);
-        chunk_f64(weight, stack, row, begin, count, chunk);
+    for (size_t begin = 0; begin < w->cols; begin += CHUNK) {
+        const size_t count = size_min(CHUNK, w->cols - begin);
+        chunk_f64(w, stack, row, begin, count, chunk);
         for (size_t i = 0; i < count; i++) values[begin + i] = (float)chunk[i];
     }
 }

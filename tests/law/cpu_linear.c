@@ -4,6 +4,7 @@
 #include "base/float16.h"
 #include "base/rng.h"
 #include "linear_tables.h"
+#include "../ref/ref_dequant.h"
 #include "../ref/ref_linear.h"
 
 #include <fenv.h>
@@ -25,7 +26,12 @@ typedef struct kind {
     lw_dtype scale_type;
     bias_kind bias;
     uint32_t columns, inputs;
+    uint32_t group_rows;    /* 0: 1 */
+    float global;           /* 0: none */
+    bool divides;
 } kind;
+#define KIND(m, b, g, type, how, ...) \
+    { .map = m, .bits = b, .group = g, .scale_type = type, .bias = how, __VA_ARGS__ }
 
 /* One weight: as a checkpoint stores it, and as plain floats for the reference. */
 typedef struct matter {
@@ -45,15 +51,20 @@ static void *must(size_t count, size_t bytes)
 
 static void describe(const kind *k, char text[96])
 {
-    static const char *const maps[] = { "bf16", "fp16", "fp32", "int" };
+    static const char *const maps[] = { "bf16", "fp16", "fp32", "int", "table", "e4m3 " };
     static const char *const biases[] = { "biases", "bias per scale", "no bias" };
-    snprintf(text, 96, "%s%u group %u, %s scales, %s, %u x %u", maps[k->map], k->bits, k->group,
-             k->group ? lw_dtype_name(k->scale_type) : "no", biases[k->bias], k->columns, k->inputs);
+    snprintf(text, 96, "%s%u group %u, %s scales, %s, global %g, %u x %u", maps[k->map], k->bits, k->group,
+             k->group ? lw_dtype_name(k->scale_type) : "no", biases[k->bias], (double)k->global, k->columns,
+             k->inputs);
 }
 
-/* Stores value in dtype at index and returns what was stored. */
+/* Stores value in dtype at index and returns what was stored. An e4m3 takes the value's digits alone. */
 static float put_float(uint8_t *bytes, lw_dtype dtype, size_t index, float value)
 {
+    if (dtype == LW_DTYPE_F8_E4M3) {
+        bytes[index] = (uint8_t)(lw_bits_of_float(value) >> 16 & 0xBFu);
+        return (float)ref_dequant_e4m3(bytes[index]);
+    }
     if (dtype == LW_DTYPE_F32) {
         memcpy(bytes + index * 4, &value, 4);
         return value;
@@ -82,16 +93,18 @@ static void fill_codes(matter *m, lw_rng *rng)
         uint8_t *const row = m->codes_bytes + n * row_bytes;
         for (uint32_t i = 0; i < k->inputs; i++) {
             float *const value = &m->codes[(size_t)n * k->inputs + i];
-            if (k->map != LW_MAP_INTEGER) {
+            if (k->map == LW_MAP_BF16 || k->map == LW_MAP_FP16 || k->map == LW_MAP_FP32) {
                 *value = put_float(row, dense, i, away_from_zero(lw_rng_normal(rng)));
                 continue;
             }
-            const uint32_t code = (uint32_t)lw_rng_below(rng, 1u << k->bits);
+            uint32_t code = (uint32_t)lw_rng_below(rng, 1u << k->bits);
+            if (k->map == LW_MAP_E4M3 && (code & 0x7Fu) == 0x7Fu) code ^= 1u;
             for (uint32_t b = 0; b < k->bits; b++) {
                 const size_t at = (size_t)i * k->bits + b;
                 row[at / 8] = (uint8_t)(row[at / 8] | (code >> b & 1u) << at % 8);
             }
-            *value = (float)code;
+            *value = k->map == LW_MAP_E4M3 ? (float)ref_dequant_e4m3(code)
+                : k->map == LW_MAP_TABLE16 ? (float)ref_dequant_e2m1(code) : (float)code;
         }
     }
     m->codes_tensor = (lw_tensor){ .name = "codes", .file = "memory", .dtype = LW_DTYPE_U8,
@@ -104,21 +117,32 @@ static float bias_per_scale_of(const kind *k)
     return k->bias == BIAS_PER_SCALE ? -(float)(1u << (k->bits - 1)) : 0.0f;
 }
 
+static uint32_t groups_of(const kind *k) { return k->group == 0 ? 0 : (k->inputs + k->group - 1) / k->group; }
+
+static bool has_global(const kind *k) { return k->global > 0.0f; }
+
+static uint32_t group_rows_of(const kind *k) { return k->group_rows == 0 ? 1 : k->group_rows; }
+
 static void fill_scales(matter *m, lw_rng *rng)
 {
     const kind *k = &m->kind;
     if (k->group == 0) return;
-    const size_t count = (size_t)k->columns * (k->inputs / k->group), bytes = lw_dtype_bytes(k->scale_type);
+    const uint32_t each = group_rows_of(k), groups = groups_of(k), rows = (k->columns + each - 1) / each;
+    const size_t count = (size_t)rows * groups, bytes = lw_dtype_bytes(k->scale_type);
     m->scales_bytes = must(count, bytes);
     m->biases_bytes = must(count, bytes);
-    m->scales = must(count, sizeof(float));
-    m->biases = must(count, sizeof(float));
+    m->scales = must((size_t)rows * each * groups, sizeof(float));
+    m->biases = must((size_t)rows * each * groups, sizeof(float));
     for (size_t i = 0; i < count; i++) {
-        const float scale = 0.1f * away_from_zero(lw_rng_normal(rng));
+        const float drawn = 0.1f * away_from_zero(lw_rng_normal(rng));
         const float zero = -(float)(1u << (k->bits - 1)) + lw_rng_normal(rng);
-        m->scales[i] = put_float(m->scales_bytes, k->scale_type, i, scale);
-        m->biases[i] = bias_per_scale_of(k) * m->scales[i];
-        if (k->bias == BIAS_STORED) m->biases[i] = put_float(m->biases_bytes, k->scale_type, i, scale * zero);
+        const float scale = put_float(m->scales_bytes, k->scale_type, i, drawn);
+        float bias = bias_per_scale_of(k) * scale;
+        if (k->bias == BIAS_STORED) bias = put_float(m->biases_bytes, k->scale_type, i, drawn * zero);
+        for (size_t r = 0; r < each; r++) { /* for the reference each row has its own */
+            m->scales[(i / groups * each + r) * groups + i % groups] = scale;
+            m->biases[(i / groups * each + r) * groups + i % groups] = bias;
+        }
     }
     const lw_tensor tensor = { .name = "scales", .file = "memory", .dtype = k->scale_type,
         .byte_count = count * bytes };
@@ -126,6 +150,8 @@ static void fill_scales(matter *m, lw_rng *rng)
     m->scales_tensor.bytes = m->scales_bytes;
     m->biases_tensor.bytes = m->biases_bytes;
 }
+
+static const float e2m1[16] = { 0, .5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -.5f, -1, -1.5f, -2, -3, -4, -6 };
 
 static void matter_init(matter *m, const kind *k, lw_rng *rng)
 {
@@ -136,8 +162,9 @@ static void matter_init(matter *m, const kind *k, lw_rng *rng)
         .name = "test.weight", .stack_count = 1, .rows = k->columns, .cols = k->inputs, .map = k->map,
         .code_bits = k->bits, .order = LW_ORDER_ROWS, .group = k->group, .scale_type = k->scale_type,
         .has_bias = k->bias == BIAS_STORED && k->group > 0, .bias_per_scale = bias_per_scale_of(k),
-        .global_scale = 1.0f, .codes = &m->codes_tensor,
-        .scales = k->group ? &m->scales_tensor : NULL,
+        .group_rows = k->group_rows, .global_scale = has_global(k) ? k->global : 1.0f,
+        .global_divides = k->divides, .table = k->map == LW_MAP_TABLE16 ? e2m1 : NULL,
+        .codes = &m->codes_tensor, .scales = k->group ? &m->scales_tensor : NULL,
         .biases = k->bias == BIAS_STORED && k->group ? &m->biases_tensor : NULL,
     };
 }
@@ -306,13 +333,14 @@ static lw_cpu_weight *repacked(const lw_cpu_kernels *kernels, const lw_weight *w
 /* ---- numbers ---- */
 
 /* The most fp32 roundings that one term passes: the chain of its group (a dot of two rounds twice a pair and
- * plane, so at most twice a k), the chain of sum_x, two steps a group, the product of scale or bias, and
- * bias = -z * scale; a machine without fma rounds each product besides. */
+ * plane, so at most twice a k), the chain of sum_x, two steps a group, the product of scale or bias,
+ * bias = -z * scale, the global scale and the product with it; a machine without fma rounds each product
+ * besides. Groups above 256 are cut to 128. */
 static double roundings_of(const kind *k)
 {
-    const double group = k->group == 0 ? 64.0 : (double)k->group;
+    const double group = k->group == 0 ? 64.0 : k->group > 256 ? 128.0 : (double)k->group;
     const double groups = ceil((double)k->inputs / group);
-    return 2.0 * group + 2.0 * groups + 6.0;
+    return 2.0 * group + 2.0 * groups + 8.0;
 }
 
 static double y_at(const uint8_t *y, bool f32, size_t index)
@@ -339,7 +367,8 @@ static ref_linear ref_of(const matter *m, const inputs *in, float *x)
             x[(size_t)r * in->cols + k] = lw_float_of_bf16(in->x[r * in->stride + k]);
     return (ref_linear){ .rows = ROWS_CHECKED, .columns = m->kind.columns, .inputs = m->kind.inputs,
                          .group = m->kind.group, .x = x, .codes = m->codes, .scales = m->scales,
-                         .biases = m->kind.bias == BIAS_NONE ? NULL : m->biases };
+                         .biases = m->kind.bias == BIAS_NONE ? NULL : m->biases,
+                         .global = lw_weight_global(&m->weight, 0) };
 }
 
 static numbers compare(const matter *m, const inputs *in, const uint8_t *y, bool f32, ref_mistake mistake)
@@ -372,7 +401,9 @@ static bool can_make(const matter *m, ref_mistake mistake)
 {
     if (mistake == REF_SWAPPED_HALVES) return true;
     if (mistake == REF_DROPPED_GROUP) return m->kind.inputs > 64;
-    return m->kind.group > 0 && !(mistake == REF_SWAPPED_SCALE && m->kind.bias == BIAS_NONE);
+    if (mistake == REF_NO_GLOBAL) return has_global(&m->kind);
+    if (mistake == REF_WRONG_GROUP) return groups_of(&m->kind) > 1;
+    return m->kind.group > 0 && m->kind.bias != BIAS_NONE;
 }
 
 static void check_numbers(const matter *m, const inputs *in, const uint8_t *y, bool f32)
@@ -421,8 +452,8 @@ static size_t add_integers(kind *kinds, size_t count)
         for (size_t g = 0; g < 3; g++)
             for (size_t t = 0; t < 3; t++)
                 for (bias_kind bias = BIAS_STORED; bias <= BIAS_NONE; bias++)
-                    kinds[count++] = (kind){ LW_MAP_INTEGER, bits[b], groups[g], types[t], bias, 0,
-                        3 * groups[g] };
+                    kinds[count++] = (kind)KIND(LW_MAP_INTEGER, bits[b], groups[g], types[t], bias,
+                                                .inputs = 3 * groups[g]);
     return count;
 }
 
@@ -430,11 +461,33 @@ static size_t add_dense(kind *kinds, size_t count)
 {
     static const uint32_t inputs_odd[] = { 301, 128, 65 };
     for (size_t i = 0; i < 3; i++) {
-        kinds[count++] = (kind){ LW_MAP_BF16, 16, 0, LW_DTYPE_F32, BIAS_NONE, 0, inputs_odd[i] };
-        kinds[count++] = (kind){ LW_MAP_FP16, 16, 0, LW_DTYPE_F32, BIAS_NONE, 0, inputs_odd[i] };
-        kinds[count++] = (kind){ LW_MAP_FP32, 32, 0, LW_DTYPE_F32, BIAS_NONE, 0, inputs_odd[i] };
+        kinds[count++] = (kind)KIND(LW_MAP_BF16, 16, 0, LW_DTYPE_F32, BIAS_NONE, .inputs = inputs_odd[i]);
+        kinds[count++] = (kind)KIND(LW_MAP_FP16, 16, 0, LW_DTYPE_F32, BIAS_NONE, .inputs = inputs_odd[i]);
+        kinds[count++] = (kind)KIND(LW_MAP_FP32, 32, 0, LW_DTYPE_F32, BIAS_NONE, .inputs = inputs_odd[i]);
     }
     return count;
+}
+
+/* Short floats, blocks, whole rows, short last groups, global scales: what formats make of these. */
+static const kind format_kinds[] = {
+    KIND(LW_MAP_E4M3, 8, 128, LW_DTYPE_F32, BIAS_NONE, .inputs = 384, .group_rows = 128),
+    KIND(LW_MAP_E4M3, 8, 128, LW_DTYPE_BF16, BIAS_NONE, .inputs = 301, .group_rows = 7),
+    KIND(LW_MAP_E4M3, 8, 64, LW_DTYPE_F16, BIAS_NONE, .inputs = 128, .global = 0.3f),
+    KIND(LW_MAP_E4M3, 8, 320, LW_DTYPE_BF16, BIAS_NONE, .inputs = 320),
+    KIND(LW_MAP_E4M3, 8, 100, LW_DTYPE_F32, BIAS_NONE, .inputs = 100),
+    KIND(LW_MAP_E4M3, 8, 0, LW_DTYPE_F32, BIAS_NONE, .inputs = 301, .global = 0.037f),
+    KIND(LW_MAP_TABLE16, 4, 16, LW_DTYPE_F8_E4M3, BIAS_NONE, .inputs = 304, .global = 0.25f),
+    KIND(LW_MAP_TABLE16, 4, 16, LW_DTYPE_F8_E4M3, BIAS_NONE, .inputs = 240, .global = 3.0f, .divides = true),
+    KIND(LW_MAP_TABLE16, 4, 32, LW_DTYPE_BF16, BIAS_NONE, .inputs = 144),
+    KIND(LW_MAP_INTEGER, 4, 64, LW_DTYPE_F16, BIAS_PER_SCALE, .inputs = 168),
+    KIND(LW_MAP_INTEGER, 4, 512, LW_DTYPE_BF16, BIAS_PER_SCALE, .inputs = 1024),
+    KIND(LW_MAP_INTEGER, 8, 328, LW_DTYPE_BF16, BIAS_PER_SCALE, .inputs = 328),
+};
+
+static size_t add_formats(kind *kinds, size_t count)
+{
+    memcpy(kinds + count, format_kinds, sizeof format_kinds);
+    return count + sizeof format_kinds / sizeof format_kinds[0];
 }
 
 static void rows_together_are_rows_alone(void **state)
@@ -442,7 +495,9 @@ static void rows_together_are_rows_alone(void **state)
     (void)state;
     kind kinds[200];
     size_t count = add_integers(kinds, 0);
+    const size_t sampled = count;
     count = add_dense(kinds, count);
+    count = add_formats(kinds, count);
     const bool all = getenv("LW_TEST_LONG") != NULL;
     linear_table tables[LINEAR_TABLES_MAX];
     const size_t table_count = linear_tables(tables);
@@ -456,7 +511,7 @@ static void rows_together_are_rows_alone(void **state)
         size_t checked = 0;
         for (size_t i = 0; i < count; i++) {
             kind k = kinds[i];
-            if (!all && k.group > 0 && lw_rng_below(&rng, 4) != 0) continue;
+            if (!all && i < sampled && lw_rng_below(&rng, 4) != 0) continue;
             k.columns = 1 + (uint32_t)lw_rng_below(&rng, 2 * 8 * tables[t].kernels.block_cols);
             char text[96];
             describe(&k, text);
@@ -471,15 +526,18 @@ static void rows_together_are_rows_alone(void **state)
 /* ---- what a row holds stays in it ---- */
 
 static const kind form_kinds[] = {
-    { LW_MAP_INTEGER, 2, 64, LW_DTYPE_F16, BIAS_STORED, 0, 192 },
-    { LW_MAP_INTEGER, 3, 32, LW_DTYPE_BF16, BIAS_NONE, 0, 96 },
-    { LW_MAP_INTEGER, 4, 64, LW_DTYPE_BF16, BIAS_STORED, 0, 192 },
-    { LW_MAP_INTEGER, 5, 96, LW_DTYPE_F32, BIAS_STORED, 0, 288 },
-    { LW_MAP_INTEGER, 6, 256, LW_DTYPE_F16, BIAS_PER_SCALE, 0, 512 },
-    { LW_MAP_INTEGER, 8, 128, LW_DTYPE_F32, BIAS_STORED, 0, 384 },
-    { LW_MAP_BF16, 16, 0, LW_DTYPE_F32, BIAS_NONE, 0, 301 },
-    { LW_MAP_FP16, 16, 0, LW_DTYPE_F32, BIAS_NONE, 0, 128 },
-    { LW_MAP_FP32, 32, 0, LW_DTYPE_F32, BIAS_NONE, 0, 65 },
+    KIND(LW_MAP_INTEGER, 2, 64, LW_DTYPE_F16, BIAS_STORED, .inputs = 192),
+    KIND(LW_MAP_INTEGER, 3, 32, LW_DTYPE_BF16, BIAS_NONE, .inputs = 96),
+    KIND(LW_MAP_INTEGER, 4, 64, LW_DTYPE_BF16, BIAS_STORED, .inputs = 192),
+    KIND(LW_MAP_INTEGER, 5, 96, LW_DTYPE_F32, BIAS_STORED, .inputs = 288),
+    KIND(LW_MAP_INTEGER, 6, 256, LW_DTYPE_F16, BIAS_PER_SCALE, .inputs = 512),
+    KIND(LW_MAP_INTEGER, 8, 128, LW_DTYPE_F32, BIAS_STORED, .inputs = 384),
+    KIND(LW_MAP_BF16, 16, 0, LW_DTYPE_F32, BIAS_NONE, .inputs = 301),
+    KIND(LW_MAP_FP16, 16, 0, LW_DTYPE_F32, BIAS_NONE, .inputs = 128),
+    KIND(LW_MAP_FP32, 32, 0, LW_DTYPE_F32, BIAS_NONE, .inputs = 65),
+    KIND(LW_MAP_E4M3, 8, 128, LW_DTYPE_F32, BIAS_NONE, .inputs = 301, .group_rows = 4),
+    KIND(LW_MAP_E4M3, 8, 0, LW_DTYPE_F32, BIAS_NONE, .inputs = 130, .global = 0.1f),
+    KIND(LW_MAP_TABLE16, 4, 16, LW_DTYPE_F8_E4M3, BIAS_NONE, .inputs = 208, .global = 7.0f, .divides = true),
 };
 enum { FORM_KINDS = sizeof form_kinds / sizeof form_kinds[0] };
 
@@ -598,12 +656,13 @@ static void check_stack(const linear_table *table, const kind *k, lw_rng *rng)
 {
     static const uint32_t counts[] = { 1, 3, 17 };
     kind all = *k;
-    all.columns = MEMBERS * k->columns;
+    const uint32_t each = group_rows_of(k), columns = (k->columns + each - 1) / each * each;
+    all.columns = MEMBERS * columns;
     matter m;
     matter_init(&m, &all, rng);
     lw_weight stacked = m.weight;
     stacked.stack_count = MEMBERS;
-    stacked.rows = k->columns;
+    stacked.rows = columns;
     lw_cpu_weight *const matrix = repacked(&table->kernels, &m.weight);
     lw_cpu_weight *const stack = repacked(&table->kernels, &stacked);
     assert_int_equal(lw_cpu_weight_members(stack), MEMBERS);
@@ -628,6 +687,53 @@ static void check_stack(const linear_table *table, const kind *k, lw_rng *rng)
     matter_deinit(&m);
 }
 
+/* A stack of matrices in tensors of their own, each with its own global scale, against each by itself. */
+static void check_gathered(const linear_table *table, const kind *k, lw_rng *rng)
+{
+    enum { ROWS_RUN = 5 };
+    matter m[MEMBERS];
+    lw_weight members[MEMBERS];
+    lw_cpu_weight *alone[MEMBERS];
+    for (uint32_t i = 0; i < MEMBERS; i++) {
+        kind own = *k;
+        if (has_global(k)) own.global = k->global * (1.0f + (float)i);
+        matter_init(&m[i], &own, rng);
+        members[i] = m[i].weight;
+        alone[i] = repacked(&table->kernels, &members[i]);
+    }
+    lw_weight gathered = members[0];
+    gathered.stack_count = MEMBERS;
+    gathered.members = members;
+    gathered.codes = gathered.scales = gathered.biases = NULL;
+    lw_cpu_weight *const stack = repacked(&table->kernels, &gathered);
+    const inputs in = inputs_make(ROWS_RUN, k->inputs, rng);
+    call c = { .kernels = &table->kernels, .x = in.x, .x_stride = in.stride, .rows = ROWS_RUN, .parts = 2,
+        .y_f32 = true };
+    for (uint32_t i = 0; i < MEMBERS; i++) {
+        c.weight = alone[i], c.member = 0;
+        uint8_t *const own = run(&c);
+        c.weight = stack, c.member = i;
+        uint8_t *const member = run(&c);
+        c.member = (i + 1) % MEMBERS;
+        uint8_t *const other = run(&c);
+        assert_memory_equal(member, own, ROWS_RUN * row_bytes_of(&c));
+        assert_memory_not_equal(other, own, ROWS_RUN * row_bytes_of(&c)); /* planted control */
+        free(own); free(member); free(other);
+    }
+    lw_cpu_weight_free(stack);
+    for (uint32_t i = 0; i < MEMBERS; i++) {
+        lw_cpu_weight_free(alone[i]);
+        matter_deinit(&m[i]);
+    }
+    free(in.x);
+}
+
+static void gathered_members_are_matrices_of_their_own(void **state)
+{
+    (void)state;
+    each_form(check_gathered);
+}
+
 static void members_of_a_stack_are_matrices_of_their_own(void **state)
 {
     (void)state;
@@ -640,6 +746,7 @@ int main(void)
         cmocka_unit_test(rows_together_are_rows_alone),
         cmocka_unit_test(odd_values_stay_in_their_row),
         cmocka_unit_test(members_of_a_stack_are_matrices_of_their_own),
+        cmocka_unit_test(gathered_members_are_matrices_of_their_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

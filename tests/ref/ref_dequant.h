@@ -1,5 +1,5 @@
-/* FP64 reference of MLX affine weights, from the format's definition alone: a row is a little-endian bit
- * stream whose code k occupies bits [k * bits, (k + 1) * bits), and w[k] = scale[k / group] * code[k] +
+/* FP64 reference of stored weights, from the formats' definitions alone. MLX affine: a row is a little-endian
+ * bit stream whose code k occupies bits [k * bits, (k + 1) * bits), and w[k] = scale[k / group] * code[k] +
  * bias[k / group].
  */
 #ifndef REF_DEQUANT_H
@@ -24,5 +24,12 @@ typedef struct ref_dequant_row {
 } ref_dequant_row;
 
 double ref_dequant_value(const ref_dequant_row *row, size_t k);
+
+/* An 8-bit float of 4 exponent bits (bias 7) and 3 mantissa bits, without infinities; 0x7F and 0xFF are NaN.
+ */
+double ref_dequant_e4m3(unsigned code);
+
+/* A 4-bit float of 2 exponent bits (bias 1) and 1 mantissa bit. */
+double ref_dequant_e2m1(unsigned code);
 
 #endif

@@ -3,14 +3,19 @@
 
 #include <math.h>
 
+static uint32_t group_count(const ref_linear *l)
+{
+    return (l->inputs + l->group - 1) / l->group;
+}
+
 static double bias_of(const ref_linear *l, uint32_t n, uint32_t g)
 {
-    return l->biases == NULL ? 0.0 : (double)l->biases[(size_t)n * (l->inputs / l->group) + g];
+    return l->biases == NULL ? 0.0 : (double)l->biases[(size_t)n * group_count(l) + g];
 }
 
 static double scale_of(const ref_linear *l, uint32_t n, uint32_t g)
 {
-    return (double)l->scales[(size_t)n * (l->inputs / l->group) + g];
+    return (double)l->scales[(size_t)n * group_count(l) + g];
 }
 
 /* Scale and bias of column n at k, with the mistake applied; dense weights have 1 and 0. */
@@ -19,7 +24,7 @@ static void affine_of(const ref_linear *l, ref_mistake mistake, uint32_t n, uint
     affine[0] = 1.0;
     affine[1] = 0.0;
     if (l->group == 0) return;
-    const uint32_t groups = l->inputs / l->group;
+    const uint32_t groups = group_count(l);
     uint32_t g = k / l->group;
     if (mistake == REF_WRONG_GROUP) g = (g + 1) % groups;
     const bool swapped = mistake == REF_SWAPPED_SCALE;
@@ -30,6 +35,7 @@ static void affine_of(const ref_linear *l, ref_mistake mistake, uint32_t n, uint
 void ref_linear_run(const ref_linear *l, ref_mistake mistake, double *y, double *magnitudes)
 {
     const uint32_t last = l->group == 0 ? 64 : l->group;
+    const double global = mistake == REF_NO_GLOBAL ? 1.0 : l->global;
     const uint32_t end = mistake == REF_DROPPED_GROUP ? (l->inputs - 1) / last * last : l->inputs;
     for (uint32_t n = 0; n < l->columns; n++) {
         for (uint32_t r = 0; r < l->rows; r++) {
@@ -43,8 +49,8 @@ void ref_linear_run(const ref_linear *l, ref_mistake mistake, double *y, double 
                 sum += (affine[0] * code + affine[1]) * x;
                 magnitude += fabs(affine[0] * code * x) + fabs(affine[1] * x);
             }
-            y[(size_t)r * l->columns + n] = sum;
-            magnitudes[(size_t)r * l->columns + n] = magnitude;
+            y[(size_t)r * l->columns + n] = sum * global;
+            magnitudes[(size_t)r * l->columns + n] = magnitude * fabs(global);
         }
     }
 }
@@ -61,7 +67,7 @@ void ref_linear_plain(const ref_linear *l, float *y)
                     + (float)affine[1];
                 sum += weight * l->x[(size_t)r * l->inputs + k];
             }
-            y[(size_t)r * l->columns + n] = sum;
+            y[(size_t)r * l->columns + n] = sum * (float)l->global;
         }
     }
 }

@@ -1,5 +1,5 @@
-/* The linear op in double, from its formula: y = x W^T with W[n][k] = scale[n][k / group] * code[n][k] +
- * bias. Plain arrays in, plain arrays out; knows nothing of any kernel.
+/* The linear op in double, from its formula: y = x W^T with W[n][k] = (scale[n][k / group] * code[n][k] +
+ * bias) * global. Plain arrays in, plain arrays out; knows nothing of any kernel.
  */
 #ifndef LW_TESTS_REF_LINEAR_H
 #define LW_TESTS_REF_LINEAR_H
@@ -15,6 +15,7 @@ typedef enum ref_mistake {
     REF_DROPPED_GROUP,    /* the last group is left out */
     REF_SWAPPED_SCALE,    /* scale and bias change places */
     REF_SWAPPED_HALVES,   /* the halves of every run of 8 codes change places */
+    REF_NO_GLOBAL,        /* the global scale is left out */
     REF_MISTAKE_COUNT
 } ref_mistake;
 
@@ -23,7 +24,8 @@ typedef struct ref_linear {
     uint32_t group;              /* 0: dense, codes are the values */
     const float *x;              /* (rows, inputs) */
     const float *codes;          /* (columns, inputs) */
-    const float *scales, *biases; /* (columns, inputs / group) */
+    const float *scales, *biases; /* (columns, inputs / group), the last group may be short */
+    double global;
 } ref_linear;
 
 /* y and magnitudes are (rows, columns); a magnitude is the sum of |scale * code * x| and |bias * x| over k.

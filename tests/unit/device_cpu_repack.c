@@ -76,6 +76,25 @@ static lw_cpu_weight *make(const lw_cpu_kernels *kernels, const lw_weight *weigh
     return out;
 }
 
+/* e4m3 codes in groups of 64, or indices of 4 bits in groups of 16 with e4m3 scales; a global scale. */
+static void stored_init_short(stored *s, lw_map map, float global, bool divides)
+{
+    static const float table[16] = { 0, .5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -.5f, -1, -1.5f, -2, -3, -4, -6 };
+    const bool is_table = map == LW_MAP_TABLE16;
+    stored_init(s, LW_MAP_INTEGER, is_table ? 4 : 8, LW_DTYPE_F32, false);
+    for (size_t i = 0; !is_table && i < sizeof s->codes; i++)
+        if ((s->codes[i] & 0x7Fu) == 0x7Fu) s->codes[i] ^= 1u;
+    for (size_t i = 0; is_table && i < sizeof s->scales; i++) s->scales[i] = (uint8_t)(i % 0x7F);
+    if (is_table) s->scale.byte_count = ROWS * COLS / 16;
+    s->weight.map = map;
+    s->weight.table = is_table ? table : NULL;
+    s->weight.group = is_table ? 16 : GROUP;
+    s->weight.scale_type = is_table ? LW_DTYPE_F8_E4M3 : LW_DTYPE_F32;
+    s->weight.bias_per_scale = 0.0f;
+    s->weight.global_scale = global;
+    s->weight.global_divides = divides;
+}
+
 /* How many of all values differ from the nearest bf16 of the row `shift` further on, rows counted through the
  * stack. */
 static size_t count_wrong(const lw_cpu_weight *weight, const lw_weight *from, uint32_t shift)
@@ -117,6 +136,25 @@ static void rows_are_the_values_rounded_once(void **state)
             assert_int_equal(lw_cpu_weight_cols(weight), COLS);
             lw_cpu_weight_free(weight);
         }
+    }
+}
+
+static void short_floats_are_rounded_once(void **state)
+{
+    (void)state;
+    static stored s;
+    static const float globals[] = { 1.0f, 0.3f, 3e-4f, 7.0f };
+    linear_table tables[LINEAR_TABLES_MAX];
+    const size_t count = linear_tables(tables);
+    for (size_t i = 0; i < count * 16; i++) {
+        const bool divides = i / count % 2 != 0;
+        const float global = globals[i / count / 2 % 4];
+        stored_init_short(&s, i / count / 8 != 0 ? LW_MAP_TABLE16 : LW_MAP_E4M3, global, divides);
+        lw_cpu_weight *const weight = make(&tables[i % count].kernels, &s.weight, NULL);
+        assert_int_equal(count_wrong(weight, &s.weight, 0), 0);
+        s.weight.global_divides = !divides; /* planted control: the wrong way round */
+        assert_true(global == 1.0f || count_wrong(weight, &s.weight, 0) > 0);
+        lw_cpu_weight_free(weight);
     }
 }
 
@@ -204,15 +242,31 @@ static void what_is_not_served_is_named(void **state)
     static stored s;
     stored_init(&s, LW_MAP_INTEGER, 4, LW_DTYPE_BF16, true);
     lw_weight w = s.weight;
-    w.map = LW_MAP_TABLE16, refuse(&w, LW_UNSUPPORTED, "table4");
+    w.map = LW_MAP_TABLE16, refuse(&w, LW_UNSUPPORTED, "table4"); /* without a table */
     w = s.weight, w.code_bits = 7, refuse(&w, LW_UNSUPPORTED, "int7");
     w = s.weight, w.group = 48, refuse(&w, LW_UNSUPPORTED, "48");
+    w = s.weight, w.group = 16, refuse(&w, LW_UNSUPPORTED, "groups of 16");
     w = s.weight, w.group = 0, refuse(&w, LW_UNSUPPORTED, "groups of 0");
-    w = s.weight, w.group = 128, refuse(&w, LW_UNSUPPORTED, "whole groups");
+    w = s.weight, w.scale_type = LW_DTYPE_F8_E4M3, refuse(&w, LW_UNSUPPORTED, "biases of type F8_E4M3");
     w = s.weight, w.global_scale = 2.0f, refuse(&w, LW_UNSUPPORTED, "global scale");
     w = s.weight, w.scale_type = LW_DTYPE_F8_E8M0, refuse(&w, LW_UNSUPPORTED, "F8_E8M0");
     w = s.weight, w.cols = LW_LIMIT_WIDTH + 64, refuse(&w, LW_UNSUPPORTED, "limit");
     w = s.weight, w.rows = 0, refuse(&w, LW_BAD_MODEL, "empty");
+}
+
+static void a_nan_of_e4m3_is_refused(void **state)
+{
+    (void)state;
+    static stored s;
+    stored_init_short(&s, LW_MAP_E4M3, 1.0f, false);
+    s.codes[(size_t)(ROWS - 1) * COLS + 5] = 0xFF;
+    refuse(&s.weight, LW_BAD_MODEL, "row 74");
+    stored_init_short(&s, LW_MAP_TABLE16, 1.0f, false);
+    s.scales[COLS / 16 * 3] = 0x7F;
+    refuse(&s.weight, LW_BAD_MODEL, "row 3 ");
+    s.scales[COLS / 16 * 3] = 0x7E;
+    s.weight.global_scale = INFINITY;
+    refuse(&s.weight, LW_BAD_MODEL, "global scale");
 }
 
 static void weights_that_read_x_alike_share_a_prepare(void **state)
@@ -243,10 +297,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_are_the_values_rounded_once),
+        cmocka_unit_test(short_floats_are_rounded_once),
         cmocka_unit_test(a_tie_in_fp32_is_no_tie),
         cmocka_unit_test(threads_give_the_same_values),
         cmocka_unit_test(every_member_of_a_stack_has_its_rows),
         cmocka_unit_test(what_is_not_served_is_named),
+        cmocka_unit_test(a_nan_of_e4m3_is_refused),
         cmocka_unit_test(weights_that_read_x_alike_share_a_prepare),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -130,9 +130,8 @@ static float *vector_make(lw_exec *exec, const lw_weight *w)
 static void release(const lw_checkpoint *checkpoint, const lw_weight *w)
 {
     if (checkpoint == NULL) return;
-    lw_checkpoint_release(checkpoint, w->codes);
-    if (w->scales != NULL) lw_checkpoint_release(checkpoint, w->scales);
-    if (w->biases != NULL) lw_checkpoint_release(checkpoint, w->biases);
+    for (size_t i = 0; i < lw_weight_tensor_count(w); i++)
+        lw_checkpoint_release(checkpoint, lw_weight_tensor(w, i));
 }
 
 static bool is_matrix_op(lw_op_kind kind)

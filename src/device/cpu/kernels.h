@@ -81,7 +81,7 @@ typedef struct lw_cpu_attend_args {
     float *scratch;                     /* attend_scratch_floats per part, 64-byte aligned */
     uint32_t rows, heads, heads_kv, head_dim;
     uint32_t window;                    /* a row at p sees (p - window, p]; 0: all */
-    uint32_t first;                     /* and nothing before position first; a row that sees no key gives 0 */
+    uint32_t first; /* and nothing before position first; a row that sees no key gives 0 */
     float scale;
 } lw_cpu_attend_args;
 

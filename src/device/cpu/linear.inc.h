@@ -78,6 +78,7 @@ LINEAR_INLINE vf load_scales(lw_dtype type, const uint8_t *at)
 {
     if (type == LW_DTYPE_BF16) return vf_load_bf16(at);
     if (type == LW_DTYPE_F16) return vf_load_fp16(at);
+    if (type == LW_DTYPE_F8_E4M3) return vf_load_e4m3(at);
     return vf_load(at);
 }
 
@@ -105,6 +106,7 @@ typedef struct step {
     const uint8_t *words;      /* of the first block */
     size_t block_bytes;        /* to the words of the next block */
     const float *x;
+    vt table;
     vi high[BLOCKS_MAX];
 } step;
 
@@ -122,7 +124,7 @@ LINEAR_INLINE void few_rows(int form, int blocks, int rows, const step *at, int 
     for (int r = 0; r < rows; r++) held[r] = vf_set(at->x[j * rows + r]);
     LINEAR_UNROLL
     for (int b = 0; b < blocks; b++) {
-        const vf code = weight_at(form, at->words + (size_t)b * at->block_bytes, at->high[b], j);
+        const vf code = weight_at(form, at->table, at->words + (size_t)b * at->block_bytes, at->high[b], j);
         LINEAR_UNROLL
         for (int r = 0; r < rows; r++) dot[b][r] = vf_fma(held[r], code, dot[b][r]);
     }
@@ -135,7 +137,7 @@ LINEAR_INLINE void many_rows(int form, int blocks, int rows, const step *at, int
     vf held[BLOCKS_MAX];
     LINEAR_UNROLL
     for (int b = 0; b < blocks; b++)
-        held[b] = weight_at(form, at->words + (size_t)b * at->block_bytes, at->high[b], j);
+        held[b] = weight_at(form, at->table, at->words + (size_t)b * at->block_bytes, at->high[b], j);
     LINEAR_UNROLL
     for (int r = 0; r < rows; r++) {
         const vf one = vf_set(at->x[j * rows + r]);
@@ -158,7 +160,7 @@ LINEAR_INLINE void group_run(int form, int blocks, int rows, const tile *t, spot
 {
     const lw_cpu_weight *const w = t->weight;
     const uint32_t steps = w->group / (uint32_t)step_of(form);
-    step at = { .words = s.words, .block_bytes = s.words_step, .x = s.x };
+    step at = { .words = s.words, .block_bytes = s.words_step, .x = s.x, .table = vt_load(w->table) };
     vf dot[BLOCKS_MAX][ROWS_MAX];
     LINEAR_UNROLL
     for (int b = 0; b < blocks; b++)
@@ -227,8 +229,8 @@ typedef void tile_fn(const tile *t);
 #define TILE_MAKE(form, rows) \
     static void tile_##form##_##rows(const tile *t) { tile_run(LW__FORM_##form, rows, t); }
 #define TILE_ENTRY(form, rows) [rows] = tile_##form##_##rows,
-#define EACH_INTEGER(X) X(INT2) X(INT3) X(INT4) X(INT5) X(INT6) X(INT8)
-#define EACH_FORM(X) EACH_INTEGER(X) X(BF16) X(FP16) X(FP32)
+#define EACH_CODE(X) X(INT2) X(INT3) X(INT4) X(INT5) X(INT6) X(INT8) X(TABLE4) X(E4M3)
+#define EACH_FORM(X) EACH_CODE(X) X(BF16) X(FP16) X(FP32)
 #if defined(LINEAR_PAIRS)
 #define FORM_TILES(form) EACH_HEIGHT(TILE_MAKE, form)
 #define FORM_ROW(form) [LW__FORM_##form] = { EACH_HEIGHT(TILE_ENTRY, form) },
@@ -255,11 +257,13 @@ static decoded_fn *const decoded_tiles[ROWS_MAX + 1] = { EACH_HEIGHT(DECODED_ENT
 LINEAR_INLINE void group_decode(int form, const lw_cpu_weight *w, const uint8_t *group, float *values)
 {
     const uint8_t *words = group + w->words_at;
+    const vt table = vt_load(w->table);
     for (uint32_t i = 0; i < w->group / (uint32_t)step_of(form); i++) {
         vi high = { 0 };
         if (high_bits_of(form) > 0) high = high_at(form, group + w->high_at, i);
         LINEAR_UNROLL
-        for (int j = 0; j < step_of(form); j++) vf_store(values + j * LANES, weight_at(form, words, high, j));
+        for (int j = 0; j < step_of(form); j++)
+            vf_store(values + j * LANES, weight_at(form, table, words, high, j));
         words += step_vectors_of(form) * VECTOR_BYTES;
         values += step_of(form) * LANES;
     }
@@ -292,73 +296,7 @@ static float *tile_x(const lw_cpu_linear_args *args, uint32_t row)
 /* Where row r of a call lies in x or y. */
 static uint32_t vector_of(const uint32_t *rows, uint32_t r) { return rows == NULL ? r : rows[r]; }
 
-/* ---- prepare ---- */
-
-/* Sums as LANES chains of every LANES-th k, folded in halves. */
-static float group_sum(const float *x, uint32_t count)
-{
-    float lane[LANES];
-    vf sum = vf_zero();
-    for (uint32_t k = 0; k < count; k += LANES) sum = vf_add(sum, vf_load(x + k));
-    vf_store(lane, sum);
-    for (int half = LANES / 2; half > 0; half /= 2)
-        for (int i = 0; i < half; i++) lane[i] += lane[i + half];
-    return lane[0];
-}
-
-/* One group of one row as fp32, zeros past the end of x. */
-static void load_group(const lw_cpu_linear_args *args, uint32_t row, uint32_t group, float *values)
-{
-    const lw_cpu_weight *const w = args->weight;
-    const uint32_t begin = group * w->group;
-    const uint32_t count = begin >= w->cols ? 0 : w->cols - begin < w->group ? w->cols - begin : w->group;
-    const lw_bf16 *const x = args->x + row * args->x_stride + begin;
-    uint32_t k = 0;
-    for (; k + LANES <= count; k += LANES) vf_store(values + k, vf_load_bf16(x + k));
-    for (; k < count; k++) values[k] = lw_float_of_bf16(x[k]);
-    for (; k < w->group; k++) values[k] = 0.0f;
-}
-
-/* The x of one group of one row goes to every rows-th word of its tile. */
-static void place_group(const lw_cpu_weight *w, const float *values, const float *factors, float *x,
-                        uint32_t rows)
-{
-#if defined(LINEAR_PAIRS)
-    if (w->read == LW__READ_PAIRS) {
-        pairs_place(w, values, x, rows);
-        return;
-    }
-#endif
-    for (uint32_t k = 0; k < w->group; k += LW__GROUP_UNIT) {
-        float scaled[LW__GROUP_UNIT];
-        for (uint32_t i = 0; i < LW__GROUP_UNIT; i++) scaled[i] = values[k + i] * factors[i];
-        if (rows == 1) memcpy(x + k, scaled, sizeof scaled);
-        else
-            for (uint32_t i = 0; i < LW__GROUP_UNIT; i++) x[(k + i) * rows] = scaled[i];
-    }
-}
-
-/* Groups are shared among the parts: one row is enough work for several. */
-void LW_LINEAR(prepare)(const lw_cpu_linear_args *args, unsigned part, unsigned parts)
-{
-    const lw_cpu_weight *const w = args->weight;
-    const size_t x_words = lw__prepared_x_words(w), group_words = x_words / w->group_count;
-    float factors[LW__GROUP_UNIT], values[LW__GROUP_MAX];
-    for (uint32_t k = 0; k < LW__GROUP_UNIT; k++) factors[k] = lw__x_factor(w, k);
-    size_t begin, end;
-    lw_pool_share(w->group_count, 1, part, parts, &begin, &end);
-    for (uint32_t first = 0, rows; first < args->rows; first += rows) {
-        rows = tile_height(args->rows - first);
-        float *const x = tile_x(args, first);
-        float *const sums = x + x_words * rows;
-        for (size_t at = begin * rows; at < end * rows; at++) {
-            const uint32_t g = (uint32_t)(at / rows), r = (uint32_t)(at % rows);
-            load_group(args, vector_of(args->x_rows, first + r), g, values);
-            place_group(w, values, factors, x + g * group_words * rows + r, rows);
-            sums[g * rows + r] = group_sum(values, w->group);
-        }
-    }
-}
+#include "device/cpu/linear_prepare.inc.h"
 
 /* ---- run ---- */
 
@@ -368,8 +306,9 @@ static uint32_t one_nan(uint32_t bits) { return (bits & 0x7FFFFFFFu) > 0x7F80000
 static void store_row(const lw_cpu_linear_args *args, size_t row, uint32_t col, const float *acc,
                       uint32_t count)
 {
+    const float factor = args->weight->globals[args->member].factor;
     uint32_t bits[LANES];
-    for (int i = 0; i < LANES; i++) bits[i] = one_nan(lw_bits_of_float(acc[i]));
+    for (int i = 0; i < LANES; i++) bits[i] = one_nan(lw_bits_of_float(acc[i] * factor));
     if (args->y_f32) {
         memcpy((float *)args->y + row * args->y_stride + col, bits, count * sizeof *bits);
         return;
@@ -391,7 +330,8 @@ static void store_tile(const lw_cpu_linear_args *args, const tile *t, uint32_t f
         if (col >= columns) return;
         const uint32_t count = columns - col < LANES ? columns - col : LANES;
         for (uint32_t r = 0; r < rows; r++)
-            store_row(args, vector_of(args->y_rows, first_row + r), col, t->acc + (b * rows + r) * LANES, count);
+            store_row(args, vector_of(args->y_rows, first_row + r), col, t->acc + (b * rows + r) * LANES,
+                      count);
     }
 }
 
@@ -410,7 +350,7 @@ static void run_panel(const lw_cpu_linear_args *args, uint32_t begin, uint32_t e
     };
 #if defined(LINEAR_PAIRS)
     if (w->read == LW__READ_PAIRS && w->form != LW__FORM_BF16) {
-        t.table_low = pair_table(w->low.bits, 0);
+        t.table_low = w->form == LW__FORM_TABLE4 ? pair_values(w->table) : pair_table(w->low.bits, 0);
         t.table_high = pair_table(w->high.bits, w->low.bits);
     }
 #endif

@@ -26,7 +26,7 @@ LINEAR_INLINE int step_of(int form) { return form == LW__FORM_INT2 || form == LW
 LINEAR_INLINE int step_vectors_of(int form)
 {
     switch (form) {
-    case LW__FORM_INT8: return 2;
+    case LW__FORM_INT8: case LW__FORM_E4M3: return 2;
     case LW__FORM_BF16: case LW__FORM_FP16: return 4;
     case LW__FORM_FP32: return 8;
     default: return 1;
@@ -50,15 +50,17 @@ LINEAR_INLINE vf code_at(int form, vi low, vi high, int j)
     return vf_of_int(code);
 }
 
-/* The weight of the j-th k of a step. */
-LINEAR_INLINE vf weight_at(int form, const uint8_t *words, vi high, int j)
+/* The weight of the j-th k of a step; table is read by LW__FORM_TABLE4 alone. */
+LINEAR_INLINE vf weight_at(int form, vt table, const uint8_t *words, vi high, int j)
 {
     if (form == LW__FORM_FP32) return vf_load(words + j * VECTOR_BYTES);
     if (form == LW__FORM_FP16) return vf_load_fp16(words + j * (VECTOR_BYTES / 2));
+    if (form == LW__FORM_E4M3) return vf_load_e4m3(words + j * (VECTOR_BYTES / 4));
     if (form == LW__FORM_BF16) {
         const vi pair = vi_load(words + j / 2 * VECTOR_BYTES);
         return vf_of_bits(j % 2 == 0 ? vi_slli(pair, 16) : vi_and(pair, 0xFFFF0000u));
     }
+    if (form == LW__FORM_TABLE4) return vf_lookup(table, vi_srli(vi_load(words), (unsigned)(4 * j)));
     const int codes = 32 / low_bits_of(form);
     return code_at(form, vi_load(words + j / codes * VECTOR_BYTES), high, j % codes);
 }

@@ -37,6 +37,14 @@ static vi pair_table(uint32_t bits, uint32_t up)
     return vi_load(entries);
 }
 
+/* The same of a table of 16 values that bf16 holds. */
+static vi pair_values(const float table[16])
+{
+    uint16_t entries[32];
+    for (uint32_t i = 0; i < 32; i++) entries[i] = (uint16_t)(lw_bits_of_float(table[i % 16]) >> 16);
+    return vi_load(entries);
+}
+
 /* A step of one group: what its inner loop reads. */
 typedef struct pair_spot {
     const uint8_t *words;

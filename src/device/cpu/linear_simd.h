@@ -2,6 +2,8 @@
  * LINEAR_AVX512, or neither for plain C that compilers lower on SSE2, NEON and others.
  * vf_fma is one rounding where the set has it and multiply-then-add elsewhere: bits differ between
  * instruction sets, never between two uses in one. vi_srl takes any count, vi_srli and vi_slli a constant.
+ * vf_load_e4m3 reads 8-bit floats as their value / 256: an fp16 of the same bits, which no mode flushes.
+ * vf_lookup takes the low four bits of a lane as an index.
  */
 #ifndef LW_DEVICE_CPU_LINEAR_SIMD_H
 #define LW_DEVICE_CPU_LINEAR_SIMD_H
@@ -38,6 +40,14 @@ LINEAR_INLINE vi vi_srli(vi x, unsigned count) { return _mm512_srli_epi32(x, cou
 LINEAR_INLINE vi vi_slli(vi x, unsigned count) { return _mm512_slli_epi32(x, count); }
 LINEAR_INLINE vi vi_load16(const void *p) { return _mm512_cvtepu16_epi32(_mm256_loadu_si256(p)); }
 LINEAR_INLINE vf vf_load_fp16(const void *p) { return _mm512_cvtph_ps(_mm256_loadu_si256(p)); }
+LINEAR_INLINE vf vf_load_e4m3(const void *p)
+{
+    const __m256i wide = _mm256_slli_epi16(_mm256_cvtepi8_epi16(_mm_loadu_si128(p)), 7);
+    return _mm512_cvtph_ps(_mm256_and_si256(wide, _mm256_set1_epi16((short)0xBFFF)));
+}
+typedef __m512 vt;
+LINEAR_INLINE vt vt_load(const float *table) { return _mm512_loadu_ps(table); }
+LINEAR_INLINE vf vf_lookup(vt table, vi index) { return _mm512_permutexvar_ps(index, table); }
 
 #elif defined(LINEAR_AVX2)
 #include <immintrin.h>
@@ -61,6 +71,22 @@ LINEAR_INLINE vi vi_srli(vi x, unsigned count) { return _mm256_srli_epi32(x, (in
 LINEAR_INLINE vi vi_slli(vi x, unsigned count) { return _mm256_slli_epi32(x, (int)count); }
 LINEAR_INLINE vi vi_load16(const void *p) { return _mm256_cvtepu16_epi32(_mm_loadu_si128(p)); }
 LINEAR_INLINE vf vf_load_fp16(const void *p) { return _mm256_cvtph_ps(_mm_loadu_si128(p)); }
+LINEAR_INLINE vf vf_load_e4m3(const void *p)
+{
+    const __m128i wide = _mm_slli_epi16(_mm_cvtepi8_epi16(_mm_loadl_epi64(p)), 7);
+    return _mm256_cvtph_ps(_mm_and_si128(wide, _mm_set1_epi16((short)0xBFFF)));
+}
+typedef struct vt { __m256 lo, hi; } vt;
+LINEAR_INLINE vt vt_load(const float *table)
+{
+    return (vt){ _mm256_loadu_ps(table), _mm256_loadu_ps(table + 8) };
+}
+LINEAR_INLINE vf vf_lookup(vt table, vi index)
+{
+    const vf high_half = _mm256_castsi256_ps(_mm256_slli_epi32(index, 28)); /* bit 3 as the sign */
+    return _mm256_blendv_ps(_mm256_permutevar8x32_ps(table.lo, index),
+                            _mm256_permutevar8x32_ps(table.hi, index), high_half);
+}
 
 #else
 /* Pairs of 16-byte vectors: every target has those, and functions pass them without an ABI of their own. */
@@ -126,6 +152,26 @@ LINEAR_INLINE vf vf_load_fp16(const void *p)
 {
     const vi halves = vi_load16(p);
     return (vf){ v4f_of_fp16(halves.lo), v4f_of_fp16(halves.hi) };
+}
+LINEAR_INLINE v4u v4u_of_e4m3(const uint8_t *p) /* to the bits of an fp16 */
+{
+    const v4u codes = { p[0], p[1], p[2], p[3] };
+    return (codes & v4u_set(0x80u)) << 8 | (codes & v4u_set(0x7Fu)) << 7;
+}
+LINEAR_INLINE vf vf_load_e4m3(const void *p)
+{
+    return (vf){ v4f_of_fp16(v4u_of_e4m3(p)), v4f_of_fp16(v4u_of_e4m3((const uint8_t *)p + 4)) };
+}
+typedef struct vt { const float *values; } vt;
+LINEAR_INLINE vt vt_load(const float *table) { return (vt){ table }; }
+LINEAR_INLINE v4f v4f_lookup(vt t, v4u i)
+{
+    const v4u at = i & v4u_set(15);
+    return (v4f){ t.values[at[0]], t.values[at[1]], t.values[at[2]], t.values[at[3]] };
+}
+LINEAR_INLINE vf vf_lookup(vt t, vi index)
+{
+    return (vf){ v4f_lookup(t, index.lo), v4f_lookup(t, index.hi) };
 }
 #endif
 

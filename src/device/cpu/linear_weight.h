@@ -17,7 +17,8 @@
  *     high_bits further up.
  *   LW__READ_PAIRS: the halves of a word hold even and odd k, the i-th pair at bits * i of its half; each
  *   plane alike.
- * Dense weights: bf16 has two k in a word (the even one low), fp16 and fp32 lie as [k][block_cols].
+ * 4-bit indices of a table lie as 4-bit integers do, and are shifted down before they are looked up.
+ * bf16 has two k in a word (the even one low); fp16, fp32 and e4m3 lie as [k][block_cols].
  */
 #ifndef LW_DEVICE_CPU_LINEAR_WEIGHT_H
 #define LW_DEVICE_CPU_LINEAR_WEIGHT_H
@@ -27,14 +28,16 @@
 enum {
     LW__PANEL_BLOCKS = 8,
     LW__BLOCKS_UNIT = 2,      /* columns are padded to whole pairs of blocks */
-    LW__GROUP_UNIT = 32,      /* a group is a multiple of it: whole words in every plane */
+    LW__GROUP_UNIT = 16,      /* a group is a multiple of it: the places of codes in words repeat so */
+    LW__GROUP_UNIT_SPLIT = 32, /* the same where a plane of single bits must fill its words */
     LW__GROUP_MAX = 256,      /* kernels hold a decoded group of two blocks on their stack */
     LW__DENSE_GROUP = 64,
 };
 
 typedef enum lw__form {
     LW__FORM_INT2, LW__FORM_INT3, LW__FORM_INT4, LW__FORM_INT5, LW__FORM_INT6, LW__FORM_INT8,
-    LW__FORM_BF16, LW__FORM_FP16, LW__FORM_FP32,
+    LW__FORM_TABLE4, LW__FORM_BF16,                /* up to here the bf16 dot can read them */
+    LW__FORM_E4M3, LW__FORM_FP16, LW__FORM_FP32,
     LW__FORM_COUNT
 } lw__form;
 
@@ -48,6 +51,13 @@ typedef struct lw__plane {
     uint8_t shift[32];        /* [32 / bits]: where code k of a word lies */
 } lw__plane;
 
+/* What all of one member's sums are multiplied by. */
+typedef struct lw__global {
+    float factor; /* of the kernels: the global scale, and the powers of two that codes left out */
+    float scale;              /* as the checkpoint has it */
+    bool divides;
+} lw__global;
+
 struct lw_cpu_weight {
     uint8_t *memory;          /* lw_huge_make(stack_count * member_bytes) */
     size_t member_bytes;      /* one matrix of the stack */
@@ -60,6 +70,8 @@ struct lw_cpu_weight {
     lw__read read;
     lw__plane low, high;      /* integer codes and bf16; unused for fp16 and fp32 */
     lw_dtype scale_type;
+    float table[16];          /* of LW__FORM_TABLE4: exact in bf16 */
+    lw__global *globals;      /* [stack_count] */
     bool has_scale, has_bias;           /* what is stored */
     float bias_per_scale;     /* without stored biases */
 };
@@ -89,7 +101,7 @@ static inline size_t lw__prepared_x_words(const lw_cpu_weight *w)
 /* The factor that undoes the place of code k in its low word. */
 static inline float lw__x_factor(const lw_cpu_weight *w, uint32_t k)
 {
-    if (w->read == LW__READ_PAIRS || w->form >= LW__FORM_BF16) return 1.0f;
+    if (w->read == LW__READ_PAIRS || w->form > LW__FORM_INT8) return 1.0f;
     const uint32_t codes = 32 / w->low.bits, j = k % codes;
     if (j == codes - 1) return 1.0f;
     return 1.0f / (float)(1u << (w->low.bits * j));
