@@ -173,6 +173,15 @@ lw_ref lw_plan_embed(lw_plan *plan, lw_wref table)
     return out;
 }
 
+lw_ref lw_plan_widen(lw_plan *plan, lw_ref x)
+{
+    const lw_value in = *value(plan, x);
+    LW_ASSERT(in.type == LW_TYPE_BF16 && in.slots == 1);
+    lw_op *op = op_add(plan, LW_OP_WIDEN, value_make(plan, shaped(in, LW_TYPE_F32, in.width), "wide"));
+    op->in[0] = x;
+    return op->out;
+}
+
 static uint32_t vector_length(const lw_plan *plan, lw_wref w)
 {
     return weight_of(plan, w)->rows * weight_of(plan, w)->cols;
@@ -182,7 +191,7 @@ lw_ref lw_plan_rms_norm(lw_plan *plan, lw_ref x, lw_wref weight, float eps, lw_n
 {
     const lw_value in = *value(plan, x);
     const uint32_t segment = vector_length(plan, weight);
-    LW_ASSERT(in.type == LW_TYPE_BF16 && in.slots == 1 && in.width % segment == 0);
+    LW_ASSERT(in.slots == 1 && in.width % segment == 0);
     lw_op *op = op_add(plan, LW_OP_RMS_NORM, value_make(plan, shaped(in, LW_TYPE_BF16, in.width), "norm"));
     op->in[0] = x;
     op->weights[0] = weight;
@@ -239,7 +248,18 @@ static lw_ref pair(lw_plan *plan, lw_op_kind kind, lw_ref a, lw_ref b)
     return op->out;
 }
 
-lw_ref lw_plan_add(lw_plan *plan, lw_ref a, lw_ref b) { return pair(plan, LW_OP_ADD, a, b); }
+lw_ref lw_plan_add(lw_plan *plan, lw_ref a, lw_ref b)
+{
+    const lw_value left = *value(plan, a), right = *value(plan, b);
+    if (left.type == LW_TYPE_BF16) return pair(plan, LW_OP_ADD, a, b);
+    const lw_value half = shaped(left, LW_TYPE_BF16, left.width);
+    LW_ASSERT(left.slots == 1 && same_shape(&half, &right));
+    lw_op *op = op_add(plan, LW_OP_ADD, value_make(plan, left, lw_op_table[LW_OP_ADD].name));
+    op->in[0] = a;
+    op->in[1] = b;
+    return op->out;
+}
+
 lw_ref lw_plan_mul(lw_plan *plan, lw_ref a, lw_ref b) { return pair(plan, LW_OP_MUL, a, b); }
 lw_ref lw_plan_swiglu(lw_plan *plan, lw_ref gate, lw_ref up) { return pair(plan, LW_OP_SWIGLU, gate, up); }
 

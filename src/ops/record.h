@@ -25,13 +25,14 @@ lw_ref lw_plan_view(lw_plan *plan, lw_ref x, uint32_t offset, uint32_t width);
 /* ---- ops ---- */
 
 lw_ref lw_plan_embed(lw_plan *plan, lw_wref table);
+lw_ref lw_plan_widen(lw_plan *plan, lw_ref x);                               /* x bf16, out fp32 */
 lw_ref lw_plan_rms_norm(lw_plan *plan, lw_ref x, lw_wref weight, float eps, lw_norm_scale scale);
 /* weight's elements are one segment, or a whole number of segments that x's columns then equal. */
 typedef struct lw_norm_gate { uint32_t segment; float eps; bool gate_first; } lw_norm_gate;
 lw_ref lw_plan_norm_gate(lw_plan *plan, lw_ref x, lw_ref gate, lw_wref weight, lw_norm_gate params);
 lw_ref lw_plan_linear(lw_plan *plan, lw_ref x, lw_wref weight, lw_type out);
 lw_ref lw_plan_bias(lw_plan *plan, lw_ref x, lw_wref bias);                  /* x fp32 */
-lw_ref lw_plan_add(lw_plan *plan, lw_ref a, lw_ref b);
+lw_ref lw_plan_add(lw_plan *plan, lw_ref a, lw_ref b);                       /* a fp32: the output too */
 lw_ref lw_plan_mul(lw_plan *plan, lw_ref a, lw_ref b);
 lw_ref lw_plan_swiglu(lw_plan *plan, lw_ref gate, lw_ref up);
 lw_ref lw_plan_relu2(lw_plan *plan, lw_ref x);

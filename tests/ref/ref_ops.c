@@ -25,6 +25,23 @@ double ref_silu(double x)
     return x / (1 + exp(-x));
 }
 
+static double gated(const ref_norm_gate *norm, size_t i)
+{
+    return norm->gate_first ? norm->x[i] * ref_silu(norm->gate[i]) : norm->x[i];
+}
+
+void ref_gated_norm(const ref_norm_gate *norm, double *y)
+{
+    for (size_t begin = 0; begin < norm->width; begin += norm->segment) {
+        double squares = 0;
+        for (size_t i = begin; i < begin + norm->segment; i++) squares += gated(norm, i) * gated(norm, i);
+        const double scale = 1 / sqrt(squares / (double)norm->segment + norm->eps);
+        for (size_t i = begin; i < begin + norm->segment; i++) {
+            y[i] = norm->w[i] * gated(norm, i) * scale * (norm->gate_first ? 1 : ref_silu(norm->gate[i]));
+        }
+    }
+}
+
 void ref_rope(const ref_turn *turn, double *y, double *sizes)
 {
     const size_t half = turn->half;

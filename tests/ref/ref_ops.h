@@ -21,6 +21,15 @@ typedef struct ref_norm {
 } ref_norm;
 void ref_rms_norm(const ref_norm *norm, double *y);
 
+/* gate_first: y = w norm(x silu(gate)); else y = w norm(x) silu(gate); over each segment of a row. */
+typedef struct ref_norm_gate {
+    const double *x, *gate, *w;         /* [width] */
+    size_t width, segment;
+    double eps;
+    bool gate_first;
+} ref_norm_gate;
+void ref_gated_norm(const ref_norm_gate *norm, double *y);
+
 double ref_sigmoid(double x);
 double ref_silu(double x);
 

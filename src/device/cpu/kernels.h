@@ -13,12 +13,23 @@ typedef uint16_t lw_bf16;
 
 typedef struct lw_cpu_norm_args {
     const lw_bf16 *x; size_t x_stride;
+    const float *x_wide;                /* the input where it is fp32, by the same stride; else NULL */
     lw_bf16 *y;       size_t y_stride;
     const float *w;                     /* [segment] */
     uint32_t rows, width, segment;      /* width is a multiple of segment; each segment is normed by itself */
     float eps;
     lw_norm_scale scale;
 } lw_cpu_norm_args;
+
+typedef struct lw_cpu_norm_gate_args {
+    const lw_bf16 *x;    size_t x_stride;
+    const lw_bf16 *gate; size_t gate_stride;
+    lw_bf16 *y;          size_t y_stride;
+    const float *w;                     /* [segment], or [width] where each segment has its own */
+    uint32_t rows, width, segment;
+    float eps;
+    bool own_weights, gate_first;       /* see ops.list; gate_first: x is gated before it is normed */
+} lw_cpu_norm_gate_args;
 
 /* add, mul, swiglu (a is the gate), elementwise. */
 typedef struct lw_cpu_pair_args {
@@ -81,7 +92,7 @@ typedef struct lw_cpu_attend_args {
     float *scratch;                     /* attend_scratch_floats per part, 64-byte aligned */
     uint32_t rows, heads, heads_kv, head_dim;
     uint32_t window;                    /* a row at p sees (p - window, p]; 0: all */
-    uint32_t first; /* and nothing before position first; a row that sees no key gives 0 */
+    uint32_t first;                     /* nor anything before position first; without a key, y is 0 */
     float scale;
 } lw_cpu_attend_args;
 
@@ -135,6 +146,7 @@ typedef struct lw_cpu_kernels {
     void (*thread_setup)(void);         /* floating-point mode of every engine thread; may be NULL */
 
     void (*rms_norm)(const lw_cpu_norm_args *args, unsigned part, unsigned parts);
+    void (*norm_gate)(const lw_cpu_norm_gate_args *args, unsigned part, unsigned parts);
     void (*add)(const lw_cpu_pair_args *args, unsigned part, unsigned parts);
     void (*mul)(const lw_cpu_pair_args *args, unsigned part, unsigned parts);
     void (*swiglu)(const lw_cpu_pair_args *args, unsigned part, unsigned parts);

@@ -9,6 +9,7 @@
 
 #define LW_ROW_KERNELS(isa)                                                                            \
     void lw__cpu_##isa##_rms_norm(const lw_cpu_norm_args *args, unsigned part, unsigned parts);        \
+    void lw__cpu_##isa##_norm_gate(const lw_cpu_norm_gate_args *args, unsigned part, unsigned parts);  \
     void lw__cpu_##isa##_add(const lw_cpu_pair_args *args, unsigned part, unsigned parts);             \
     void lw__cpu_##isa##_mul(const lw_cpu_pair_args *args, unsigned part, unsigned parts);             \
     void lw__cpu_##isa##_swiglu(const lw_cpu_pair_args *args, unsigned part, unsigned parts);          \

@@ -1,4 +1,4 @@
-/* Row kernels for one instruction set: norm, elementwise, rope, gate, kv_store, short_conv. Included once by
+/* Row kernels for one instruction set: norms, elementwise, rope, gate, kv_store, short_conv. Included once by
  * each set's rows.c, which names its functions through LW_ROW(name). Contracts in kernels.h, definitions in
  * ops.list.
  *
@@ -38,9 +38,23 @@ static size_t span_units(span s)
     return size_div_up(s.end - s.begin, UNIT_COLS);
 }
 
+/* A segment as a norm sees it: bf16, fp32, or bf16 times the silu of its gate. */
+typedef struct norm_input {
+    const lw_bf16 *x;
+    const float *wide;          /* NULL: x */
+    const lw_bf16 *gate;        /* NULL: none */
+} norm_input;
+
+SIMD_INLINE simd_f norm_load(norm_input in, size_t at, size_t count)
+{
+    if (in.wide != NULL) return simd_load_some(in.wide + at, count);
+    const simd_f x = simd_load_bf_some(in.x + at, count);
+    return in.gate == NULL ? x : simd_mul(x, simd_silu(simd_load_bf_some(in.gate + at, count)));
+}
+
 /* Squares of a segment: column i goes to lane i % W of vector (i / W) % 4; the four add pairwise, then lanes
  * halve. */
-static float sum_squares(const lw_bf16 *x, size_t width)
+SIMD_INLINE float sum_squares(norm_input in, size_t width)
 {
     simd_f chains[NORM_CHAINS];
     for (int c = 0; c < NORM_CHAINS; c++) chains[c] = simd_set(0.0f);
@@ -49,20 +63,25 @@ static float sum_squares(const lw_bf16 *x, size_t width)
         for (size_t c = 0; c < NORM_CHAINS; c++) {
             const size_t at = i + c * SIMD_WIDTH;
             if (at >= width) continue;
-            const simd_f v = simd_load_bf_some(x + at, width - at);
+            const simd_f v = norm_load(in, at, width - at);
             chains[c] = simd_fma(v, v, chains[c]);
         }
     }
     return simd_sum_lanes(simd_add(simd_add(chains[0], chains[1]), simd_add(chains[2], chains[3])));
 }
 
-static void norm_segment(const lw_cpu_norm_args *args, const lw_bf16 *x, lw_bf16 *y)
+/* What a segment's columns are multiplied by. */
+SIMD_INLINE simd_f norm_scale(norm_input in, size_t width, float eps)
+{
+    return simd_set(1.0f / sqrtf(sum_squares(in, width) / (float)width + eps));
+}
+
+SIMD_INLINE void norm_segment(const lw_cpu_norm_args *args, norm_input in, lw_bf16 *y)
 {
     const size_t width = args->segment;
-    const float mean = sum_squares(x, width) / (float)width;
-    const simd_f scale = simd_set(1.0f / sqrtf(mean + args->eps)), one = simd_set(1.0f);
+    const simd_f scale = norm_scale(in, width, args->eps), one = simd_set(1.0f);
     for (size_t i = 0; i < width; i += SIMD_WIDTH) {
-        const simd_f r = simd_mul(simd_load_bf_some(x + i, width - i), scale);
+        const simd_f r = simd_mul(norm_load(in, i, width - i), scale);
         const simd_f w = simd_load_some(args->w + i, width - i);
         const simd_f by = args->scale == LW_NORM_UNIT ? simd_add(one, w) : w;
         const simd_f out = simd_mul(by, args->scale == LW_NORM_TWICE ? simd_round_bf(r) : r);
@@ -78,7 +97,44 @@ void LW_ROW(rms_norm)(const lw_cpu_norm_args *args, unsigned part, unsigned part
     lw_pool_share(args->rows * row_segments, 1, part, parts, &begin, &end);
     for (size_t i = begin; i < end; i++) {
         const size_t row = i / row_segments, column = i % row_segments * args->segment;
-        norm_segment(args, args->x + row * args->x_stride + column, args->y + row * args->y_stride + column);
+        const size_t at = row * args->x_stride + column;
+        lw_bf16 *y = args->y + row * args->y_stride + column;
+        if (args->x_wide == NULL) norm_segment(args, (norm_input){ .x = args->x + at }, y);
+        else norm_segment(args, (norm_input){ .wide = args->x_wide + at }, y);
+    }
+}
+
+/* Gate last: the gate multiplies what was normed and weighed. */
+static void gate_normed(norm_input in, const lw_bf16 *gate, const float *w, lw_bf16 *y, size_t width,
+                        float eps)
+{
+    const simd_f scale = norm_scale(in, width, eps);
+    for (size_t i = 0; i < width; i += SIMD_WIDTH) {
+        const simd_f n = simd_mul(norm_load(in, i, width - i), scale);
+        const simd_f open = simd_silu(simd_load_bf_some(gate + i, width - i));
+        const simd_f weighed = simd_mul(simd_load_some(w + i, width - i), n);
+        simd_store_bf_some(y + i, simd_mul(weighed, open), width - i);
+    }
+}
+
+/* A part owns segments, as in rms_norm; with the gate first, what follows the gate is rms_norm's. */
+void LW_ROW(norm_gate)(const lw_cpu_norm_gate_args *args, unsigned part, unsigned parts)
+{
+    const size_t width = args->segment, row_segments = args->width / width;
+    size_t begin, end;
+    lw_pool_share(args->rows * row_segments, 1, part, parts, &begin, &end);
+    for (size_t i = begin; i < end; i++) {
+        const size_t row = i / row_segments, column = i % row_segments * width;
+        const lw_bf16 *x = args->x + row * args->x_stride + column;
+        const lw_bf16 *gate = args->gate + row * args->gate_stride + column;
+        const float *w = args->w + (args->own_weights ? column : 0);
+        lw_bf16 *y = args->y + row * args->y_stride + column;
+        if (args->gate_first) {
+            const lw_cpu_norm_args norm = { .w = w, .segment = args->segment, .eps = args->eps };
+            norm_segment(&norm, (norm_input){ .x = x, .gate = gate }, y);
+        } else {
+            gate_normed((norm_input){ .x = x }, gate, w, y, width, args->eps);
+        }
     }
 }
 

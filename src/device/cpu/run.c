@@ -1,8 +1,6 @@
 /* Walks a plan's ops: each becomes kernel arguments and one run on the pool (a linear may need two). */
 #include "device/cpu/run.h"
 
-#include <string.h>
-
 KERNEL_PART(rms_norm, lw_cpu_norm_args)
 KERNEL_PART(rope, lw_cpu_rope_args)
 KERNEL_PART(head_gate, lw_cpu_gate_args)
@@ -34,9 +32,11 @@ static void run_norm(op_run *run)
 {
     lw_exec *exec = run->exec;
     const lw_op *op = run->op;
+    const bool wide = value_of(exec, op->in[0])->type == LW_TYPE_F32;
     rms_norm_job job = {
         exec->device->kernels,
-        { .x = bf16_of(exec, op->in[0]), .x_stride = stride_of(exec, op->in[0]), .y = bf16_of(exec, op->out),
+        { .x = wide ? NULL : bf16_of(exec, op->in[0]), .x_wide = wide ? f32_of(exec, op->in[0]) : NULL,
+          .x_stride = stride_of(exec, op->in[0]), .y = bf16_of(exec, op->out),
           .y_stride = stride_of(exec, op->out), .w = exec->vectors[op->weights[0].index], .rows = run->rows,
           .width = value_of(exec, op->out)->width, .segment = op->p.norm.segment, .eps = op->p.norm.eps,
           .scale = op->p.norm.scale },
@@ -84,6 +84,10 @@ static void run_pair(op_run *run)
     lw_exec *exec = run->exec;
     const lw_op *op = run->op;
     const lw_cpu_kernels *k = exec->device->kernels;
+    if (value_of(exec, op->out)->type == LW_TYPE_F32) {
+        lw__cpu_run_add_wide(run);
+        return;
+    }
     pair_job job = {
         op->kind == LW_OP_ADD   ? k->add
         : op->kind == LW_OP_MUL ? k->mul
@@ -94,7 +98,7 @@ static void run_pair(op_run *run)
           .b_stride = stride_of(exec, op->in[1]),
           .y = bf16_of(exec, op->out),
           .y_stride = stride_of(exec, op->out),
-          .rows = run->rows,
+          .rows = vectors_of(run, op->out),
           .width = value_of(exec, op->out)->width },
     };
     lw_pool_run(exec->device->pool, pair_part, &job);
@@ -195,18 +199,6 @@ static void run_conv(op_run *run)
     lw_pool_run(exec->device->pool, short_conv_part, &job);
 }
 
-static void run_take_wanted(op_run *run)
-{
-    const lw_exec *exec = run->exec;
-    const lw_op *op = run->op;
-    LW_ASSERT(value_of(exec, op->out)->type == LW_TYPE_BF16);
-    for (uint32_t i = 0; i < run->rows; i++) {
-        const lw_bf16 *from = bf16_of(exec, op->in[0]) + exec->wanted_rows[i] * stride_of(exec, op->in[0]);
-        memcpy(bf16_of(exec, op->out) + i * stride_of(exec, op->out), from,
-               value_of(exec, op->out)->width * sizeof *from);
-    }
-}
-
 static void (*const runners[LW_OP_COUNT])(op_run *run) = {
     [LW_OP_EMBED] = run_embed,
     [LW_OP_RMS_NORM] = run_norm,
@@ -226,7 +218,11 @@ static void (*const runners[LW_OP_COUNT])(op_run *run) = {
     [LW_OP_ROUTE] = lw__cpu_run_route,
     [LW_OP_EXPERT_LINEAR] = lw__cpu_run_expert_linear,
     [LW_OP_EXPERT_SUM] = lw__cpu_run_expert_sum,
-    [LW_OP_TAKE_WANTED] = run_take_wanted,
+    [LW_OP_NORM_GATE] = lw__cpu_run_norm_gate,
+    [LW_OP_BIAS] = lw__cpu_run_bias,
+    [LW_OP_RELU2] = lw__cpu_run_relu2,
+    [LW_OP_WIDEN] = lw__cpu_run_widen,
+    [LW_OP_TAKE_WANTED] = lw__cpu_run_take_wanted,
 };
 
 bool lw__cpu_runs(lw_op_kind kind)

@@ -16,6 +16,12 @@ void lw__cpu_run_take_heads(op_run *run);
 void lw__cpu_run_concat(op_run *run);
 void lw__cpu_run_tail_store(op_run *run);
 void lw__cpu_run_tail_before(op_run *run);
+void lw__cpu_run_norm_gate(op_run *run);
+void lw__cpu_run_bias(op_run *run);
+void lw__cpu_run_relu2(op_run *run);
+void lw__cpu_run_widen(op_run *run);
+void lw__cpu_run_add_wide(op_run *run);
+void lw__cpu_run_take_wanted(op_run *run);
 /* Runners that stand in run_experts.c. */
 void lw__cpu_run_route(op_run *run);
 void lw__cpu_run_expert_linear(op_run *run);
@@ -35,6 +41,12 @@ static inline uint32_t space_rows(const lw_exec *exec, lw_space space)
 static inline size_t stride_of(const lw_exec *exec, lw_ref x)
 {
     return exec->buffers[value_of(exec, x)->base].stride;
+}
+
+/* Vectors of a value: its slots, row by row. */
+static inline uint32_t vectors_of(const op_run *run, lw_ref x)
+{
+    return run->rows * value_of(run->exec, x)->slots;
 }
 
 static inline void *bytes_of(const lw_exec *exec, lw_ref x)

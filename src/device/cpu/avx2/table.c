@@ -8,6 +8,7 @@ const lw_cpu_kernels lw_cpu_avx2 = {
     .block_cols = LW__CPU_AVX2_BLOCK_COLS,
     .thread_setup = lw__cpu_thread_setup,
     .rms_norm = lw__cpu_avx2_rms_norm,
+    .norm_gate = lw__cpu_avx2_norm_gate,
     .add = lw__cpu_avx2_add,
     .mul = lw__cpu_avx2_mul,
     .swiglu = lw__cpu_avx2_swiglu,

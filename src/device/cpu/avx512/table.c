@@ -8,6 +8,7 @@ const lw_cpu_kernels lw_cpu_avx512 = {
     .block_cols = LW__CPU_AVX512_BLOCK_COLS,
     .thread_setup = lw__cpu_thread_setup,
     .rms_norm = lw__cpu_avx512_rms_norm,
+    .norm_gate = lw__cpu_avx512_norm_gate,
     .add = lw__cpu_avx512_add,
     .mul = lw__cpu_avx512_mul,
     .swiglu = lw__cpu_avx512_swiglu,

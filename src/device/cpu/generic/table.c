@@ -7,6 +7,7 @@ const lw_cpu_kernels lw_cpu_generic = {
     .block_cols = LW__CPU_GENERIC_BLOCK_COLS,
     .thread_setup = lw__cpu_thread_setup,
     .rms_norm = lw__cpu_generic_rms_norm,
+    .norm_gate = lw__cpu_generic_norm_gate,
     .add = lw__cpu_generic_add,
     .mul = lw__cpu_generic_mul,
     .swiglu = lw__cpu_generic_swiglu,
