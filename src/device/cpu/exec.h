@@ -40,6 +40,8 @@ struct lw_exec {
     size_t prepared_bytes;
     float *attend_scratch;
     size_t attend_scratch_bytes;
+    float *recur;                      /* what a recurrence prepares, then the scratch of its parts */
+    size_t recur_prepared, recur_bytes; /* floats of the first; of all */
 
     /* of the batch in flight */
     const lw_batch *batch;

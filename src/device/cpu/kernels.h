@@ -93,6 +93,25 @@ typedef struct lw_cpu_conv_args {
     uint32_t rows, width, taps;
 } lw_cpu_conv_args;
 
+/* gated_delta and ssm. A page of steps holds, per key head, keys as (key_width, 64), then per value head its
+ * values as (64, width) and its cumulative log-decays [64]; a page of anchors, per value head, the state as
+ * (width / 32, key_width, 32), the last block as narrow as what is left of width. */
+typedef struct lw_cpu_recur_args {
+    const lw_bf16 *queries, *keys, *values; size_t x_stride;  /* parts of one input's rows */
+    const lw_bf16 *step;  size_t step_stride;   /* (rows, heads): a of gated_delta, step of ssm */
+    const lw_bf16 *write; size_t write_stride;  /* (rows, heads): b of gated_delta; NULL: this is an ssm */
+    const float *a_log, *dt_bias;               /* [heads] */
+    const float *skip;                          /* [heads]: D of ssm; NULL: none */
+    float step_min, step_max;                   /* of ssm */
+    lw_bf16 *y; size_t y_stride;
+    lw_cpu_pages steps, anchors;
+    const lw_cpu_place *places, *anchor_places; /* [rows] each; rows of one lane are neighbours, and only they
+                                                   share page tables */
+    float *prepared;                            /* prepared_floats, 64-byte aligned, shared by all parts */
+    float *scratch;                             /* scratch_floats per part, 64-byte aligned */
+    uint32_t rows, heads, width, key_heads, key_width;
+} lw_cpu_recur_args;
+
 /* ---- linear: see linear.h ---- */
 typedef struct lw_cpu_weight lw_cpu_weight;
 
@@ -121,6 +140,10 @@ typedef struct lw_cpu_kernels {
     void (*attend)(const lw_cpu_attend_args *args, unsigned part, unsigned parts);
     void (*short_conv)(const lw_cpu_conv_args *args, unsigned part, unsigned parts);
 
+    /* A recurrence is prepare on all parts, a barrier, then run on all parts. */
+    void (*recur_prepare)(const lw_cpu_recur_args *args, unsigned part, unsigned parts);
+    void (*recur_run)(const lw_cpu_recur_args *args, unsigned part, unsigned parts);
+
     /* A linear call is prepare on all parts, a barrier, then run on all parts. Calls that share x and the
      * kind of weight may share one prepare. */
     void (*linear_prepare)(const lw_cpu_linear_args *args, unsigned part, unsigned parts);
@@ -129,6 +152,10 @@ typedef struct lw_cpu_kernels {
 
 /* Floats of scratch that one part of an attend call needs. */
 size_t lw_cpu_attend_scratch_floats(uint32_t heads, uint32_t heads_kv, uint32_t head_dim);
+
+/* Floats that a recurrence needs for its rows, and that one part of it needs. */
+size_t lw_cpu_recur_prepared_floats(uint32_t heads, uint32_t key_heads, uint32_t key_width, uint32_t rows);
+size_t lw_cpu_recur_scratch_floats(uint32_t width, uint32_t key_width);
 
 extern const lw_cpu_kernels lw_cpu_generic;
 #if defined(__x86_64__)

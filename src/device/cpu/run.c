@@ -218,6 +218,8 @@ static void (*const runners[LW_OP_COUNT])(op_run *run) = {
     [LW_OP_ATTEND] = run_attend,
     [LW_OP_HEAD_GATE] = run_gate,
     [LW_OP_SHORT_CONV] = run_conv,
+    [LW_OP_GATED_DELTA] = lw__cpu_run_recurrence,
+    [LW_OP_SSM] = lw__cpu_run_recurrence,
     [LW_OP_TAKE_WANTED] = run_take_wanted,
 };
 

@@ -46,6 +46,9 @@ static inline float *f32_of(const lw_exec *exec, lw_ref x)
     return bytes_of(exec, x);
 }
 
+/* Runners that do not stand in run.c. */
+void lw__cpu_run_recurrence(op_run *run);
+
 /* A runner fills the kernel's arguments on the calling thread, then runs the kernel on all parts: a job and
  * the function that the pool calls with it. */
 #define KERNEL_PART(name, args_type) \

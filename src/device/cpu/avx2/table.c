@@ -1,4 +1,4 @@
-/* The table of the cpu device in AVX2 and FMA; the kernels are in rows.c, attention.c and linear.c. */
+/* The table of the cpu device in AVX2 and FMA; the kernels are in the files beside it. */
 #if defined(__x86_64__)
 #include "device/cpu/linear_kernels.h"
 #include "device/cpu/row_kernels.h"
@@ -16,6 +16,8 @@ const lw_cpu_kernels lw_cpu_avx2 = {
     .kv_store = lw__cpu_avx2_kv_store,
     .attend = lw__cpu_avx2_attend,
     .short_conv = lw__cpu_avx2_short_conv,
+    .recur_prepare = lw__cpu_avx2_recur_prepare,
+    .recur_run = lw__cpu_avx2_recur_run,
     .linear_prepare = lw__cpu_avx2_linear_prepare,
     .linear_run = lw__cpu_avx2_linear_run,
 };

@@ -16,6 +16,8 @@ const lw_cpu_kernels lw_cpu_avx512bf16 = {
     .kv_store = lw__cpu_avx512_kv_store,
     .attend = lw__cpu_avx512_attend,
     .short_conv = lw__cpu_avx512_short_conv,
+    .recur_prepare = lw__cpu_avx512_recur_prepare,
+    .recur_run = lw__cpu_avx512_recur_run,
     .linear_prepare = lw__cpu_avx512bf16_linear_prepare,
     .linear_run = lw__cpu_avx512bf16_linear_run,
 };

@@ -1,4 +1,4 @@
-/* The table of the cpu device in plain C; the kernels are in rows.c, attention.c and linear.c. */
+/* The table of the cpu device in plain C; the kernels are in the files beside it. */
 #include "device/cpu/linear_kernels.h"
 #include "device/cpu/row_kernels.h"
 
@@ -15,6 +15,8 @@ const lw_cpu_kernels lw_cpu_generic = {
     .kv_store = lw__cpu_generic_kv_store,
     .attend = lw__cpu_generic_attend,
     .short_conv = lw__cpu_generic_short_conv,
+    .recur_prepare = lw__cpu_generic_recur_prepare,
+    .recur_run = lw__cpu_generic_recur_run,
     .linear_prepare = lw__cpu_generic_linear_prepare,
     .linear_run = lw__cpu_generic_linear_run,
 };
