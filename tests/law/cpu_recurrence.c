@@ -1,8 +1,8 @@
-/* The row law of gated_delta and ssm: a row's output, step and anchors are the bits of its stream alone, token
- * by token, whatever cut, company, parts, page order, tree or rejected guess it comes after. Pages are filled
- * with NaN before use. Every check has a twin that is wrong on purpose and must be caught.
+/* The row law of gated_delta and ssm: a row's output, step and anchors are the bits of its stream alone,
+ * token by token, whatever cut, company, parts, page order, tree or rejected guess it comes after. Pages are
+ * filled with NaN before use. Every check has a twin that is wrong on purpose and must be caught.
  */
-#include "cpu_recurrence.h"
+#include "cpu_recurrence_rows.h"
 
 enum { OPEN_MAX = 40 };
 static const size_t law_lengths[LANES] = { 300, 70, 140 };
@@ -177,8 +177,8 @@ static bool tree_holds(const streams *t, const alone *a, lw_rng *rng, tree tr)
     return same;
 }
 
-/* A lane goes on by windows of which only the first rows bring the stream's tokens; some of those are kept and
- * the rest written over by the next window. When greedy, one wrong row is kept once. */
+/* A lane goes on by windows of which only the first rows bring the stream's tokens; some of those are kept
+ * and the rest written over by the next window. When greedy, one wrong row is kept once. */
 static bool guesses_hold(const streams *t, const alone *a, lw_rng *rng, size_t window_max, bool greedy)
 {
     store st = store_make(t, rng);
@@ -232,8 +232,9 @@ static void law_of_shape(const lw_cpu_kernels *kernels, lw_rng *rng, shape s)
 static void law_of_isa(const lw_cpu_kernels *kernels)
 {
     static const shape shapes[] = {
-        { 4, 32, 2, 32, true },  { 3, 40, 1, 24, true },   { 4, 64, 1, 128, false },   { 2, 24, 2, 40, false },
-        { 1, 7, 1, 5, true },    { 6, 128, 2, 128, true }, { 48, 128, 16, 128, true }, { 16, 64, 2, 128, false },
+        { 4, 32, 2, 32, true },  { 3, 40, 1, 24, true }, { 4, 64, 1, 128, false },
+        { 2, 24, 2, 40, false }, { 1, 7, 1, 5, true },   { 6, 128, 2, 128, true },
+        { 48, 128, 16, 128, true }, { 16, 64, 2, 128, false },
     };
     const size_t count = law_long() ? sizeof shapes / sizeof shapes[0] : 5;
     lw_rng rng = law_rng(0x501);

@@ -9,12 +9,13 @@ double ref_softplus(double x)
     return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x));
 }
 
-/* x / sqrt(sum x^2 + 1e-6) times scale; Mamba-2 takes it as it is. */
-static void head_make(const ref_recur *r, const double *x, double *made, double scale)
+/* x / sqrt(sum x^2 + 1e-6) / divisor; Mamba-2 takes it as it is. */
+static void head_make(const ref_recur *r, const double *x, double *made, double divisor)
 {
     double squares = 1e-6;
     for (size_t i = 0; i < r->key_width; i++) squares += x[i] * x[i];
-    for (size_t i = 0; i < r->key_width; i++) made[i] = r->skip != NULL ? x[i] : x[i] / sqrt(squares) * scale;
+    const double by = r->skip != NULL ? 1 : sqrt(squares) * divisor;
+    for (size_t i = 0; i < r->key_width; i++) made[i] = x[i] / by;
 }
 
 /* One value head: its rows of the state are columns of v. */
@@ -42,8 +43,9 @@ static void head_step(const ref_recur *r, const ref_recur_row *row, size_t head,
 void ref_recur_step(const ref_recur *r, const ref_recur_row *row, double *state)
 {
     for (size_t g = 0; g < r->key_heads; g++) {
-        head_make(r, row->k + g * r->key_width, row->k_made + g * r->key_width, 1);
-        head_make(r, row->q + g * r->key_width, row->q_made + g * r->key_width, 1 / sqrt((double)r->key_width));
+        const size_t at = g * r->key_width;
+        head_make(r, row->k + at, row->k_made + at, 1);
+        head_make(r, row->q + at, row->q_made + at, sqrt((double)r->key_width));
     }
     for (size_t h = 0; h < r->heads; h++) {
         double step = ref_softplus(row->step[h] + r->dt_bias[h]);

@@ -45,7 +45,8 @@ SIMD_INLINE simd_f simd_silu(simd_f x)
  * that nothing cancels where x is small. */
 SIMD_INLINE simd_f simd_log1p_unit(simd_f x)
 {
-    const simd_f s = simd_div(x, simd_add(x, simd_set(2.0f))), z = simd_mul(s, s), twice = simd_add(s, s);
+    const simd_f twice = simd_div(simd_add(x, x), simd_add(x, simd_set(2.0f)));
+    const simd_f s = simd_mul(twice, simd_set(0.5f)), z = simd_mul(s, s);
     simd_f p = simd_set(0x1.dba26p-4f);
     p = simd_fma(p, z, simd_set(0x1.bc8cf8p-4f));
     p = simd_fma(p, z, simd_set(0x1.24c926p-3f));
