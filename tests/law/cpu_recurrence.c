@@ -155,7 +155,7 @@ static bool tree_holds(const streams *t, const alone *a, lw_rng *rng, tree tr)
         for (size_t j = 0; j <= depth; j++) chain = chain && lineages[i][j] == tr.committed + j;
         place->lineage = chain ? NULL : lineages[i];
         if (is_true[i]) reached++;
-        else r.token[i] = p + 1 + i;
+        else r.token[i] = p + OPEN_MAX + i;
         if (is_true[i]) last = i;
         if (is_true[i]) r.token[i] = tr.committed + reached - 1;
     }

@@ -24,7 +24,7 @@ size_t lw_cpu_attend_scratch_floats(uint32_t heads, uint32_t heads_kv, uint32_t 
 size_t lw_cpu_recur_prepared_floats(uint32_t heads, uint32_t key_heads, uint32_t key_width, uint32_t rows)
 {
     const size_t numbers = size_round_up(heads, LW_CPU_HEADS_ROUND);
-    return size_round_up(2 * rows * (numbers + (size_t)key_heads * key_width), LW_CPU_HEADS_ROUND);
+    return size_round_up(rows * (numbers + 2 * (size_t)key_heads * key_width), LW_CPU_HEADS_ROUND);
 }
 
 size_t lw_cpu_recur_scratch_floats(uint32_t width, uint32_t key_width)

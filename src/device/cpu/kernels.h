@@ -94,7 +94,7 @@ typedef struct lw_cpu_conv_args {
 } lw_cpu_conv_args;
 
 /* gated_delta and ssm. A page of steps holds, per key head, keys as (key_width, 64), then per value head its
- * values as (64, width) and its cumulative log-decays [64]; a page of anchors, per value head, the state as
+ * values as (64, width) and its log-decays [64]; a page of anchors, per value head, the state as
  * (width / 32, key_width, 32), the last block as narrow as what is left of width. */
 typedef struct lw_cpu_recur_args {
     const lw_bf16 *queries, *keys, *values; size_t x_stride;  /* parts of one input's rows */

@@ -10,8 +10,10 @@
  * 1. Every dot product, and every column of an output, a correction or a new state is one chain: over key
  *    columns, then over steps, ascending. Blocks, groups and vectors cut elements only.
  * 2. Steps that are no ancestors of a row are left out of its chains, not multiplied by 0.
- * 3. run writes values, decays and states of its own heads only, prepare all keys, with a barrier between.
- * 4. Trees end at anchors: the row at an anchor and the stretch before it stand at slots == positions.
+ * 3. prepare writes all keys and decays; after a barrier, run writes values and states of its own heads.
+ * 4. The decay from one step to another is the sum of the log-decays between, ascending, never a difference
+ * two sums: what is near must not lose bits to what has long faded.
+ * 5. Trees end at anchors: the row at an anchor and the stretch before it stand at slots == positions.
  */
 #include "device/cpu/row_kernels.h"
 #include "device/cpu/simd_math.h"
@@ -30,13 +32,6 @@ enum {
 _Static_assert(LW_ANCHOR_POSITIONS == LW_PAGE_POSITIONS, "a page of steps is one stretch");
 _Static_assert((int)GROUP == (int)PRODUCT_ROWS, "a group is one block of a product");
 _Static_assert(STRETCH % SIMD_WIDTH == 0 && COLS % (2 * SIMD_WIDTH) == 0, "whole vectors");
-
-static float exp_of(float x)
-{
-    float lanes[SIMD_WIDTH];
-    simd_store(lanes, simd_exp(simd_set(x)));
-    return lanes[0];
-}
 
 /* ---- where things lie ---- */
 
@@ -57,7 +52,6 @@ typedef struct block {
 /* What prepare leaves to run. */
 typedef struct prepared {
     float *vectors;             /* (key_heads, rows, each, key_width) */
-    float *decays;              /* (rows, heads_pad): log-decay of the row's own step */
     float *scales;              /* (rows, heads_pad): beta of gated_delta, dt of ssm */
     size_t heads_pad;
 } prepared;
@@ -79,7 +73,6 @@ static prepared prepared_of(const lw_cpu_recur_args *args)
 {
     float *at = args->prepared;
     prepared p = { .heads_pad = size_round_up(args->heads, LW_CPU_HEADS_ROUND) };
-    p.decays = take(&at, args->rows * p.heads_pad);
     p.scales = take(&at, args->rows * p.heads_pad);
     p.vectors = at;
     return p;
@@ -109,17 +102,21 @@ static float *keys_at(const lw_cpu_recur_args *args, const lw_cpu_place *place, 
          + slot % STRETCH;
 }
 
-static float *values_at(const block *b, const lw_cpu_place *place, size_t slot)
+/* A value head's values of the slots of one page, then their log-decays. */
+static float *head_at(const lw_cpu_recur_args *args, const lw_cpu_place *place, size_t head, size_t slot)
 {
-    const lw_cpu_recur_args *args = b->args;
     float *page = page_at(args->steps, place, slot / STRETCH) + args->key_heads * args->key_width * STRETCH;
-    return page + b->head * (args->width + 1) * STRETCH + slot % STRETCH * args->width;
+    return page + head * (args->width + 1) * STRETCH;
 }
 
-static float *decay_at(const block *b, const lw_cpu_place *place, size_t slot)
+static float *values_at(const block *b, const lw_cpu_place *place, size_t slot)
 {
-    const size_t in_page = slot % STRETCH;
-    return values_at(b, place, slot - in_page) + b->args->width * STRETCH + in_page;
+    return head_at(b->args, place, b->head, slot) + slot % STRETCH * b->args->width;
+}
+
+static float *decay_at(const lw_cpu_recur_args *args, const lw_cpu_place *place, size_t head, size_t slot)
+{
+    return head_at(args, place, head, slot) + args->width * STRETCH + slot % STRETCH;
 }
 
 static float *state_at(const block *b, size_t stretch)
@@ -168,25 +165,28 @@ static void vectors_prepare(const lw_cpu_recur_args *args, size_t key_head, size
     for (size_t i = 0; i < width; i++) slot[i * STRETCH] = vectors[i];
 }
 
-/* A decay whose exponential is 0 counts as one that just is, so that no two cumulative ones are infinite. */
+/* A row's log-decays go to its slot, beta or dt to scales. */
 static void scales_prepare(const lw_cpu_recur_args *args, const prepared *p, size_t row)
 {
-    const simd_f least = simd_set(-104.0f);
+    const lw_cpu_place *place = &args->places[row];
     for (size_t h = 0; h < args->heads; h += SIMD_WIDTH) {
-        const size_t count = args->heads - h, at = row * p->heads_pad + h;
+        const size_t count = args->heads - h;
         const simd_f x = simd_load_bf_some(args->step + row * args->step_stride + h, count);
         simd_f step = simd_softplus(simd_add(x, simd_load_some(args->dt_bias + h, count)));
-        simd_f scale = step;
+        simd_f scale;
         if (args->write == NULL) {
             step = simd_max(simd_set(args->step_min), simd_min(simd_set(args->step_max), step));
             scale = step;
         } else {
             scale = simd_sigmoid(simd_load_bf_some(args->write + row * args->write_stride + h, count));
         }
+        float decays[SIMD_WIDTH];
         const simd_f rate = simd_exp(simd_load_some(args->a_log + h, count));
-        const simd_f decay = simd_sub(simd_set(0.0f), simd_mul(rate, step));
-        simd_store(p->decays + at, simd_max(least, decay));
-        simd_store(p->scales + at, scale);
+        simd_store(decays, simd_sub(simd_set(0.0f), simd_mul(rate, step)));
+        simd_store(p->scales + row * p->heads_pad + h, scale);
+        for (size_t i = 0; i < size_min(count, SIMD_WIDTH); i++) {
+            *decay_at(args, place, h + i, place->slot) = decays[i];
+        }
     }
 }
 
@@ -277,6 +277,23 @@ static void dots_make(const block *b)
     }
 }
 
+/* Log-decays up to a row, its stretch's steps taken one after the other. */
+typedef struct spans {
+    size_t count;
+    float from_anchor;
+    float from_step[STRETCH];
+} spans;
+
+static void spans_add(spans *s, float decay)
+{
+    const simd_f by = simd_set(decay);
+    for (size_t j = 0; j < s->count; j += SIMD_WIDTH) {
+        simd_store(s->from_step + j, simd_add(simd_load(s->from_step + j), by));
+    }
+    s->from_step[s->count++] = 0.0f;
+    s->from_anchor += decay;
+}
+
 /* Folds the stretch before into a new state: its steps, ascending, onto the state before it, faded. */
 static void state_fold(const block *b)
 {
@@ -290,15 +307,17 @@ static void state_fold(const block *b)
     const lw_cpu_place *place = &args->places[b->row_begin];
     const size_t before = (b->stretch - 1) * STRETCH;
     const float *from = state_at(b, b->stretch - 1), *values = values_at(b, place, before);
-    const float *decays = decay_at(b, place, before), last = decays[STRETCH - 1];
+    const float *decays = decay_at(args, place, b->head, before);
+    spans to_anchor = { 0 };
+    for (size_t j = 0; j < STRETCH; j++) spans_add(&to_anchor, decays[j]);
     for (size_t j = 0; j < STRETCH; j++) {
-        const simd_f fade = simd_set(exp_of(last - decays[j]));
+        const simd_f fade = simd_exp(simd_set(to_anchor.from_step[j]));
         for (size_t i = 0; i < width; i += SIMD_WIDTH) {
             const simd_f value = simd_load_some(values + j * width + i, width - i);
             simd_store(b->faded + j * b->width_pad + i, simd_mul(value, fade));
         }
     }
-    const simd_f fade = simd_set(exp_of(last));
+    const simd_f fade = simd_exp(simd_set(to_anchor.from_anchor));
     for (size_t i = 0; i < floats; i += SIMD_WIDTH) {
         simd_store_some(to + i, simd_mul(simd_load_some(from + i, floats - i), fade), floats - i);
     }
@@ -330,39 +349,27 @@ static void state_read(const block *b)
     }
 }
 
-/* Writes each row's cumulative decay at its slot: its parent's, within the stretch, and its own step's. */
-static void decays_write(const block *b)
-{
-    const prepared p = prepared_of(b->args);
-    for (size_t row = b->row_begin; row < b->row_end; row++) {
-        const lw_cpu_place *place = &b->args->places[row];
-        const bool first = place->position % STRETCH == 0;
-        const float before = first ? 0.0f : *decay_at(b, place, lw_cpu_slot(place, place->position - 1));
-        *decay_at(b, place, place->slot) = before + p.decays[row * p.heads_pad + b->head];
-    }
-}
-
-/* The row's dots, faded from each step to the row, and its reading of the state, faded from the anchor. */
-static void row_fade(const block *b, size_t row, size_t known, float *weights)
+/* The row's dots, faded from each step to the row, and its reading of the state, faded from the anchor. chain
+ * goes along with the rows of a chain; a row of a tree sums its own ancestors. */
+static void row_fade(const block *b, size_t row, spans *chain, float *weights)
 {
     const lw_cpu_place *place = &b->args->places[row];
     const size_t start = b->stretch * STRETCH, count = place->position + 1 - start;
     const float *dots = b->dots + (row - b->row_begin) * b->each * STRETCH;
-    float *sums = b->sums + (row - b->row_begin) * b->each * b->width_pad, decays[STRETCH] = { 0 };
-    const size_t straight = place->lineage != NULL ? known : count;
-    if (straight > 0) memcpy(decays, decay_at(b, place, start), straight * sizeof *decays);
-    for (size_t j = straight; j < count; j++) {
-        decays[j] = *decay_at(b, place, lw_cpu_slot(place, (uint32_t)(start + j)));
+    float *sums = b->sums + (row - b->row_begin) * b->each * b->width_pad;
+    spans branch = { 0 }, *s = place->lineage != NULL ? &branch : chain;
+    while (s->count < count) {
+        const size_t slot = lw_cpu_slot(place, (uint32_t)(start + s->count));
+        spans_add(s, *decay_at(b->args, place, b->head, slot));
     }
-    const float last = decays[count - 1];
-    const simd_f own = simd_set(last), fade = simd_set(exp_of(last));
     for (size_t j = 0; j < count; j += SIMD_WIDTH) {
-        const simd_f faded = simd_exp(simd_sub(own, simd_load(decays + j)));
+        const simd_f faded = simd_exp(simd_load(s->from_step + j));
         for (size_t i = 0; i < b->each; i++) {
             const size_t at = i * STRETCH + j;
             simd_store(weights + at, simd_mul(faded, simd_load(dots + at)));
         }
     }
+    const simd_f fade = simd_exp(simd_set(s->from_anchor));
     for (size_t i = 0; i < b->each * b->width_pad; i += SIMD_WIDTH) {
         simd_store(sums + i, simd_mul(simd_load(sums + i), fade));
     }
@@ -407,12 +414,12 @@ static void steps_add(const block *b, size_t row, size_t rows, const float *weig
 }
 
 /* Rows that follow one another: the steps before the group at once, those within it row by row. */
-static void group_run(const block *b, size_t row_begin, size_t row_end)
+static void group_run(const block *b, size_t row_begin, size_t row_end, spans *chain)
 {
     const lw_cpu_place *place = &b->args->places[row_begin];
     const size_t start = b->stretch * STRETCH, known = steps_known(b, row_begin);
     for (size_t row = row_begin; row < row_end; row++) {
-        row_fade(b, row, known, b->weights + (row - row_begin) * b->each * STRETCH);
+        row_fade(b, row, chain, b->weights + (row - row_begin) * b->each * STRETCH);
     }
     const float *page = known > 0 || place->lineage == NULL ? values_at(b, place, start) : NULL;
     steps_add(b, row_begin, row_end - row_begin, b->weights, (product){ .m = page, .end = known });
@@ -434,11 +441,11 @@ static void group_run(const block *b, size_t row_begin, size_t row_end)
 static void head_run(const block *b)
 {
     if (b->args->places[b->row_begin].position % STRETCH == 0) state_fold(b);
-    decays_write(b);
     state_read(b);
+    spans chain = { 0 };
     for (size_t row = b->row_begin, end; row < b->row_end; row = end) {
         end = group_end(b, row);
-        group_run(b, row, end);
+        group_run(b, row, end, &chain);
     }
 }
 
