@@ -50,7 +50,7 @@ typedef enum lw_state_kind {
     LW_STATE_KV,   /* keys and values of one attention layer, in pages of 64 positions */
     LW_STATE_TAIL, /* one bf16 vector a position, in the same pages; what convolutions look back at */
     LW_STATE_STEPS,  /* a recurrence since its anchor, fp32, in the same pages: for each position its keys
-                        (key_heads, key_width), values (heads, width) and cumulative log-decay (heads) */
+                        (key_heads, key_width), values (heads, width) and log-decays (heads) */
     LW_STATE_ANCHOR, /* a recurrence's state (heads, width, key_width) fp32: page i holds the one after the
                         positions [0, 64 i), made by the row at 64 i and written by no later one */
 } lw_state_kind;

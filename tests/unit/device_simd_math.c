@@ -1,5 +1,5 @@
-/* exp, sigmoid and silu of the cpu device against FP64, over the whole range and at its edges. This program
- * is built for the plain C vectors; the other sets run the same source with their fma.
+/* exp, sigmoid, silu and softplus of the cpu device against FP64, over the whole range and at its edges.
+ * This program is built for the plain C vectors; the other sets run the same source with their fma.
  */
 #include "device/cpu/simd_math.h"
 
@@ -31,6 +31,20 @@ static float silu_of(float x)
     return lanes[0];
 }
 
+static float log1p_of(float x)
+{
+    float lanes[SIMD_WIDTH];
+    simd_store(lanes, simd_log1p_unit(simd_set(x)));
+    return lanes[1];
+}
+
+static float softplus_of(float x)
+{
+    float lanes[SIMD_WIDTH];
+    simd_store(lanes, simd_softplus(simd_set(x)));
+    return lanes[SIMD_WIDTH - 1];
+}
+
 /* |got - want| in units of the last place of want as fp32; subnormals have one spacing. */
 static double ulps(float got, double want)
 {
@@ -44,6 +58,8 @@ typedef double fp64_function(double x);
 
 static double sigmoid_fp64(double x) { return 1 / (1 + exp(-x)); }
 static double silu_fp64(double x) { return x / (1 + exp(-x)); }
+static double softplus_fp64(double x) { return (x > 0 ? x : 0) + log1p(exp(-fabs(x))); }
+static double softplus_cut(double x) { return x > 12 ? x : softplus_fp64(x); } /* planted: linear too soon */
 static double exp_moved(double x) { return exp(x * (1 + 0x1p-19)); } /* planted: a slightly wrong log2(e) */
 
 /* The largest error over every 997th float of both signs up to a size. */
@@ -91,6 +107,41 @@ static void exp_is_sane_at_the_edges(void **state)
     assert_true(sigmoid_of(INFINITY) == 1.0f);
 }
 
+static void softplus_stays_within_its_ulps(void **state)
+{
+    (void)state;
+    double unit_worst = 0;
+    for (uint32_t bits = 0; bits <= lw_bits_of_float(1.0f); bits += 997) {
+        const float x = lw_float_of_bits(bits);
+        unit_worst = fmax(unit_worst, ulps(log1p_of(x), log1p((double)x)));
+    }
+    unit_worst = fmax(unit_worst, ulps(log1p_of(1.0f), log(2)));
+    const double worst = worst_ulps(softplus_of, softplus_fp64, 87.0f);
+    print_message("ulp: log1p %.3f, softplus %.3f\n", unit_worst, worst);
+    assert_true(unit_worst < 3);
+    assert_true(worst < 5); /* exp, log1p */
+    assert_true(worst_ulps(softplus_of, softplus_cut, 87.0f) > 5);
+}
+
+/* Over steps of 2^-12 of x or 2^-14, softplus never falls; at its ends it is 0 and x. */
+static void softplus_rises_and_is_sane_at_the_edges(void **state)
+{
+    (void)state;
+    float before = 0.0f;
+    for (float x = -110.0f; x < 110.0f; x += fmaxf(fabsf(x) * 0x1p-12f, 0x1p-14f)) {
+        assert_true(softplus_of(x) >= before);
+        before = softplus_of(x);
+    }
+    assert_true(before > 109.0f);
+    assert_true(lw_bits_of_float(softplus_of(-INFINITY)) == 0);
+    assert_true(softplus_of(INFINITY) == INFINITY);
+    assert_true(softplus_of(1e30f) == 1e30f);
+    assert_true(softplus_of(-103.0f) > 0.0f);
+    assert_true(lw_bits_of_float(log1p_of(0.0f)) == 0);
+    assert_true(isnan(softplus_of(NAN)));
+    assert_true(isnan(softplus_of(-NAN)));
+}
+
 /* Every lane and every short count give what a full vector gives. */
 static void short_vectors_are_full_ones(void **state)
 {
@@ -108,6 +159,11 @@ static void short_vectors_are_full_ones(void **state)
             assert_int_equal(out[i], lw_bf16_of_float(exp_of(lw_float_of_bf16(half[i]))));
         }
         for (size_t i = count; i <= SIMD_WIDTH; i++) assert_int_equal(out[i], 0xABAB);
+        float wide[SIMD_WIDTH + 1];
+        for (size_t i = 0; i <= SIMD_WIDTH; i++) wide[i] = 77.0f;
+        simd_store_some(wide, simd_exp(simd_load_some(x, count)), count);
+        for (size_t i = 0; i < count; i++) assert_true(wide[i] == exp_of(x[i]));
+        for (size_t i = count; i <= SIMD_WIDTH; i++) assert_true(wide[i] == 77.0f);
     }
     float sum = x[0], largest = x[0];
     for (int i = 1; i < SIMD_WIDTH; i++) {
@@ -138,6 +194,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(functions_stay_within_their_ulps),
         cmocka_unit_test(exp_is_sane_at_the_edges),
+        cmocka_unit_test(softplus_stays_within_its_ulps),
+        cmocka_unit_test(softplus_rises_and_is_sane_at_the_edges),
         cmocka_unit_test(short_vectors_are_full_ones),
         cmocka_unit_test(narrowing_agrees_with_the_scalar_one),
     };

@@ -27,6 +27,19 @@ size_t lw_cpu_route_scratch_floats(uint32_t experts)
     return ARRAYS * size_round_up(experts, LINE_FLOATS);
 }
 
+size_t lw_cpu_recur_prepared_floats(uint32_t heads, uint32_t key_heads, uint32_t key_width, uint32_t rows)
+{
+    const size_t numbers = size_round_up(heads, LW_CPU_HEADS_ROUND);
+    return size_round_up(rows * (numbers + 2 * (size_t)key_heads * key_width), LW_CPU_HEADS_ROUND);
+}
+
+size_t lw_cpu_recur_scratch_floats(uint32_t width, uint32_t key_width)
+{
+    const size_t stretch = LW_ANCHOR_POSITIONS, width_pad = size_round_up(width, LW_CPU_STATE_COLS);
+    const size_t row_floats = 2 * (stretch + width_pad) + width_pad + key_width;
+    return stretch * (row_floats + LW_CPU_RECUR_GROUP);
+}
+
 void lw__cpu_thread_setup(void)
 {
     fesetenv(FE_DFL_ENV);

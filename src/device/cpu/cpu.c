@@ -280,7 +280,7 @@ static lw_status scratch_make(lw_exec *exec, lw_diag *d)
 {
     const lw_plan *plan = exec->plan;
     const unsigned threads = lw_pool_threads(exec->device->pool);
-    size_t floats = 0;
+    size_t floats = 0, recur_floats = 0;
     for (uint32_t i = 0; i < plan->op_count; i++) {
         const lw_op *op = &plan->ops[i];
         if (op->kind == LW_OP_LINEAR) {
@@ -292,12 +292,21 @@ static lw_status scratch_make(lw_exec *exec, lw_diag *d)
             floats = size_max(floats, lw_cpu_attend_scratch_floats(op->p.attend.heads, op->p.attend.heads_kv,
                                                                    op->p.attend.head_dim));
         }
+        if (op->kind == LW_OP_GATED_DELTA || op->kind == LW_OP_SSM) {
+            const lw_state *s = &plan->states[op->state.index];
+            const size_t rows_floats =
+                lw_cpu_recur_prepared_floats(s->heads, s->key_heads, s->key_width, exec->rows_max);
+            exec->recur_prepared = size_max(exec->recur_prepared, rows_floats);
+            recur_floats = size_max(recur_floats, lw_cpu_recur_scratch_floats(s->width, s->key_width));
+        }
     }
     bool ok = lw__cpu_experts_make(exec);
     exec->attend_scratch_bytes = floats * threads * sizeof(float);
     exec->prepared = lw__cpu_map(exec->prepared_bytes);
     exec->attend_scratch = lw__cpu_map(exec->attend_scratch_bytes);
-    ok = ok && exec->prepared != NULL && exec->attend_scratch != NULL;
+    exec->recur_bytes = (exec->recur_prepared + recur_floats * threads) * sizeof(float);
+    exec->recur = lw__cpu_map(exec->recur_bytes);
+    ok = ok && exec->prepared != NULL && exec->attend_scratch != NULL && exec->recur != NULL;
     exec->wanted_rows = lw_arena_take_array(&exec->arena, exec->wanted_max, sizeof *exec->wanted_rows);
     exec->is_chain = lw_arena_take_array(&exec->arena, exec->rows_max, sizeof *exec->is_chain);
     exec->lineage = lw_arena_take_array(&exec->arena, LW_CPU_LINEAGE_MAX, sizeof *exec->lineage);
@@ -330,6 +339,7 @@ static void cpu_exec_close(lw_exec *exec)
     lw__cpu_unmap(exec->activations, exec->activation_bytes);
     lw__cpu_unmap(exec->prepared, exec->prepared_bytes);
     lw__cpu_unmap(exec->attend_scratch, exec->attend_scratch_bytes);
+    lw__cpu_unmap(exec->recur, exec->recur_bytes);
     lw_arena_deinit(&exec->arena);
     free(exec);
 }

@@ -42,6 +42,8 @@ struct lw_exec {
     size_t attend_scratch_bytes;
     lw_cpu_expert_tables experts;
     float *route_scratch;              /* lw_cpu_route_scratch_floats of the most experts, for each part */
+    float *recur;                      /* what a recurrence prepares, then the scratch of its parts */
+    size_t recur_prepared, recur_bytes; /* floats of the first; of all */
 
     /* of the batch in flight */
     const lw_batch *batch;

@@ -1,6 +1,6 @@
 /* The kernels of one instruction set that are no linear op, by name; each set's table.c takes its own.
- * rows.inc.h, attention.inc.h and experts.inc.h define them; the including file names its set in
- * LW_ROW(name).
+ * rows.inc.h, attention.inc.h, experts.inc.h and recurrence.inc.h define them; the including file names its
+ * set in LW_ROW(name).
  */
 #ifndef LW_DEVICE_CPU_ROW_KERNELS_H
 #define LW_DEVICE_CPU_ROW_KERNELS_H
@@ -19,7 +19,9 @@
     void lw__cpu_##isa##_attend(const lw_cpu_attend_args *args, unsigned part, unsigned parts);        \
     void lw__cpu_##isa##_short_conv(const lw_cpu_conv_args *args, unsigned part, unsigned parts);      \
     void lw__cpu_##isa##_route(const lw_cpu_route_args *args, unsigned part, unsigned parts);          \
-    void lw__cpu_##isa##_expert_sum(const lw_cpu_expert_sum_args *args, unsigned part, unsigned parts);
+    void lw__cpu_##isa##_expert_sum(const lw_cpu_expert_sum_args *args, unsigned part, unsigned parts); \
+    void lw__cpu_##isa##_recur_prepare(const lw_cpu_recur_args *args, unsigned part, unsigned parts);  \
+    void lw__cpu_##isa##_recur_run(const lw_cpu_recur_args *args, unsigned part, unsigned parts);
 
 LW_ROW_KERNELS(generic)
 #if defined(__x86_64__)
@@ -31,6 +33,10 @@ LW_ROW_KERNELS(avx512)
  * many queries (head of a group x row), more if one row alone has more. */
 enum { LW_CPU_DIM_ROUND = 32, LW_CPU_QUERIES_MIN = 64 };
 size_t lw__cpu_attend_queries(uint32_t heads, uint32_t heads_kv);
+
+/* Scratch of recurrences: numbers per row and head are padded to whole vectors of every set, widths to whole
+ * blocks of the state, and a block of rows is at most one stretch. */
+enum { LW_CPU_HEADS_ROUND = 16, LW_CPU_STATE_COLS = 32, LW_CPU_RECUR_GROUP = 6 };
 
 /* Round to nearest, subnormals kept: bits must not depend on the mode that a thread happened to inherit. */
 void lw__cpu_thread_setup(void);

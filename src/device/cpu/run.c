@@ -222,6 +222,8 @@ static void (*const runners[LW_OP_COUNT])(op_run *run) = {
     [LW_OP_BIAS] = lw__cpu_run_bias,
     [LW_OP_RELU2] = lw__cpu_run_relu2,
     [LW_OP_WIDEN] = lw__cpu_run_widen,
+    [LW_OP_GATED_DELTA] = lw__cpu_run_recurrence,
+    [LW_OP_SSM] = lw__cpu_run_recurrence,
     [LW_OP_TAKE_WANTED] = lw__cpu_run_take_wanted,
 };
 

@@ -22,6 +22,7 @@ void lw__cpu_run_relu2(op_run *run);
 void lw__cpu_run_widen(op_run *run);
 void lw__cpu_run_add_wide(op_run *run);
 void lw__cpu_run_take_wanted(op_run *run);
+void lw__cpu_run_recurrence(op_run *run);
 /* Runners that stand in run_experts.c. */
 void lw__cpu_run_route(op_run *run);
 void lw__cpu_run_expert_linear(op_run *run);

@@ -1,5 +1,5 @@
-/* Functions of one vector, built on simd.h alone: exp, sigmoid, silu, sums and maxima over lanes, short
- * loads. A tail goes through the same vector code, padded with zeros, so no element ever sees another
+/* Functions of one vector, built on simd.h alone: exp, sigmoid, silu, softplus, sums and maxima over lanes,
+ * short loads. A tail goes through the same vector code, padded with zeros, so no element ever sees another
  * formula.
  */
 #ifndef LW_DEVICE_CPU_SIMD_MATH_H
@@ -41,6 +41,27 @@ SIMD_INLINE simd_f simd_silu(simd_f x)
     return simd_mul(finite, simd_sigmoid(finite));
 }
 
+/* ln(1 + x) for x in [0, 1] within 3 ulp: 2 atanh(s) = 2 s + 2 s^3 p(s^2) where s = x / (2 + x) <= 1/3, so
+ * that nothing cancels where x is small. */
+SIMD_INLINE simd_f simd_log1p_unit(simd_f x)
+{
+    const simd_f twice = simd_div(simd_add(x, x), simd_add(x, simd_set(2.0f)));
+    const simd_f s = simd_mul(twice, simd_set(0.5f)), z = simd_mul(s, s);
+    simd_f p = simd_set(0x1.dba26p-4f);
+    p = simd_fma(p, z, simd_set(0x1.bc8cf8p-4f));
+    p = simd_fma(p, z, simd_set(0x1.24c926p-3f));
+    p = simd_fma(p, z, simd_set(0x1.9998d4p-3f));
+    p = simd_fma(p, z, simd_set(0x1.555556p-2f));
+    return simd_fma(simd_mul(twice, z), p, twice);
+}
+
+/* ln(1 + e^x), of e^-|x| on both sides: -inf gives 0, +inf stays, NaN stays NaN. */
+SIMD_INLINE simd_f simd_softplus(simd_f x)
+{
+    const simd_f above = simd_max(simd_set(0.0f), x);
+    return simd_add(above, simd_log1p_unit(simd_exp(simd_neg_abs(x))));
+}
+
 /* Lanes i and i + half, halves until one is left. */
 SIMD_INLINE float simd_sum_lanes(simd_f x)
 {
@@ -71,6 +92,17 @@ SIMD_INLINE simd_f simd_load_some(const float *p, size_t count)
     if (count >= SIMD_WIDTH) return simd_load(p);
     memcpy(lanes, p, count * sizeof *p);
     return simd_load(lanes);
+}
+
+SIMD_INLINE void simd_store_some(float *p, simd_f x, size_t count)
+{
+    float lanes[SIMD_WIDTH];
+    if (count >= SIMD_WIDTH) {
+        simd_store(p, x);
+        return;
+    }
+    simd_store(lanes, x);
+    memcpy(p, lanes, count * sizeof *p);
 }
 
 SIMD_INLINE simd_f simd_load_bf_some(const uint16_t *p, size_t count)

@@ -1,4 +1,4 @@
-/* The table of the cpu device in AVX-512; the kernels are in rows.c, attention.c and linear.c. */
+/* The table of the cpu device in AVX-512; the kernels are in the files beside it. */
 #if defined(__x86_64__)
 #include "device/cpu/linear_kernels.h"
 #include "device/cpu/row_kernels.h"
@@ -19,6 +19,8 @@ const lw_cpu_kernels lw_cpu_avx512 = {
     .short_conv = lw__cpu_avx512_short_conv,
     .route = lw__cpu_avx512_route,
     .expert_sum = lw__cpu_avx512_expert_sum,
+    .recur_prepare = lw__cpu_avx512_recur_prepare,
+    .recur_run = lw__cpu_avx512_recur_run,
     .linear_prepare = lw__cpu_avx512_linear_prepare,
     .linear_run = lw__cpu_avx512_linear_run,
     .linear_blocks = lw__cpu_avx512_linear_blocks,

@@ -1,4 +1,4 @@
-/* The table of the cpu device in plain C; the kernels are in rows.c, attention.c and linear.c. */
+/* The table of the cpu device in plain C; the kernels are in the files beside it. */
 #include "device/cpu/linear_kernels.h"
 #include "device/cpu/row_kernels.h"
 
@@ -18,6 +18,8 @@ const lw_cpu_kernels lw_cpu_generic = {
     .short_conv = lw__cpu_generic_short_conv,
     .route = lw__cpu_generic_route,
     .expert_sum = lw__cpu_generic_expert_sum,
+    .recur_prepare = lw__cpu_generic_recur_prepare,
+    .recur_run = lw__cpu_generic_recur_run,
     .linear_prepare = lw__cpu_generic_linear_prepare,
     .linear_run = lw__cpu_generic_linear_run,
     .linear_blocks = lw__cpu_generic_linear_blocks,
