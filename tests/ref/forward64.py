@@ -14,8 +14,8 @@ from checkpoint64 import Checkpoint, stfile
 GREEDY_TOKENS = 64
 LOGIT_ROWS = 16
 DRAFT_ROWS = 16
-# Two double forwards agree until the rounding to fp32, save for a few values at a tie.
-SAME_DISTANCE = 1e-8
+# Two double forwards agree to the rounding to fp32. An l2norm eps of twice its value lies at 5e-7.
+SAME_DISTANCE = 1e-7
 
 
 def exact(x):
