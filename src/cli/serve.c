@@ -46,7 +46,7 @@ static size_t engine_table(serve_arguments *a, lw_option *table)
           .help = "positions of a reply and its prompt; default: the model's, at most 32768" },
         { .name = "parallel", .value = "N", .text = &a->parallel,
           .help = "replies at once; auto: as many as fit, at most 8" },
-        { .name = "chunk", .value = "N", .u32 = &m->chunk_rows, .min = 1, .max = 65536,
+        { .name = "chunk", .value = "N", .u32 = &m->chunk_rows, .min = 1, .max = 8192,
           .help = "prompt rows of one forward; default: 512" },
         { .name = "queue", .value = "N", .u32 = &m->queue, .min = 1, .max = LW_LIMIT_JOBS,
           .help = "requests that may wait; default: 256" },
