@@ -12,7 +12,8 @@ static const char serve_summary[] =
     "Serves a model over HTTP as the OpenAI API does: /v1/chat/completions, /v1/completions, /v1/models,\n"
     "/tokenize, /detokenize, /health, /metrics and /props. Every reply is the same bits, alone or beside "
     "others.\n"
-    "SIGTERM or Ctrl-C lets running replies finish; a second one ends at once.";
+    "SIGTERM or Ctrl-C lets running replies finish; a second one ends at once. SIGHUP reads --api-key-file\n"
+    "again.";
 
 static const char serve_examples[] =
     "  lanewise serve models/lfm3-mlx4\n"
@@ -29,7 +30,7 @@ typedef struct serve_arguments {
     char costs_dir[LW_COSTS_PATH_BYTES];
 } serve_arguments;
 
-enum { SERVE_OPTIONS_COUNT = 37 };
+enum { SERVE_OPTIONS_COUNT = 38 };
 
 static size_t engine_table(serve_arguments *a, lw_option *table)
 {
@@ -45,7 +46,7 @@ static size_t engine_table(serve_arguments *a, lw_option *table)
           .help = "positions of a reply and its prompt; default: the model's, at most 32768" },
         { .name = "parallel", .value = "N", .text = &a->parallel,
           .help = "replies at once; auto: as many as fit, at most 8" },
-        { .name = "chunk", .value = "N", .u32 = &m->chunk_rows, .min = 1, .max = 65536,
+        { .name = "chunk", .value = "N", .u32 = &m->chunk_rows, .min = 1, .max = 8192,
           .help = "prompt rows of one forward; default: 512" },
         { .name = "queue", .value = "N", .u32 = &m->queue, .min = 1, .max = LW_LIMIT_JOBS,
           .help = "requests that may wait; default: 256" },
@@ -76,7 +77,9 @@ static size_t http_table(serve_arguments *a, lw_option *table)
           .help = "the model's name; default: the folder's" },
         { .name = "alias", .value = "NAME", .list = &a->aliases, .help = "another name; may be repeated" },
         { .name = "api-key", .value = "KEY", .list = &a->keys, .help = "asked of clients; may be repeated" },
-        { .name = "api-key-file", .value = "FILE", .text = &s->api_key_file, .help = "keys, one a line" },
+        { .name = "api-key-file", .value = "FILE", .text = &s->api_key_file,
+          .help = "keys, one a line; read again on SIGHUP" },
+        { .name = "open-metrics", .flag = &s->open_metrics, .help = "/metrics asks for no key" },
         { .name = "allow-host", .value = "NAME", .list = &a->hosts,
           .help = "a Host that is answered on loopback; may be repeated" },
         { .name = "cors", .value = "ORIGIN", .list = &a->origins,

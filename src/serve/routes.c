@@ -178,7 +178,9 @@ static bool judge_route(const lw_conn *conn, lw_failure *failure)
                               conn->parser.method, conn->parser.path);
     if (found == NULL)
         return lw_failure_set(failure, 404, "unknown_path", "there is no %.100s here", conn->parser.path);
-    if (!found->is_open && !lw_access_key(&conn->server->access, &conn->parser, failure)) return false;
+    const bool is_open =
+        found->is_open || (found->answer == answer_metrics && conn->server->options->open_metrics);
+    if (!is_open && !lw_access_key(&conn->server->access, &conn->parser, failure)) return false;
     if (found->answer != NULL) return true;
     if (conn->server->is_draining)
         return lw_failure_set(failure, 503, "server_shutting_down", "the server is shutting down");

@@ -203,6 +203,22 @@ static void on_signal(evutil_socket_t number, short what, void *context)
     go_on_draining(server, lw_clock_ns());
 }
 
+/* The keys again: a file that cannot be read now leaves those of before. */
+static void on_hangup(evutil_socket_t number, short what, void *context)
+{
+    (void)number, (void)what;
+    lw_server *server = context;
+    lw_access fresh;
+    lw_diag d;
+    if (lw_access_open(&fresh, server->options, server->access.is_loopback, &d) != LW_OK) {
+        lw_log_line(&server->log, "the keys stay as they were: %s", d.text);
+        return;
+    }
+    lw_access_close(&server->access);
+    server->access = fresh;
+    lw_log_line(&server->log, "the keys were read again: %zu of them", fresh.key_count);
+}
+
 /* ---- events ---- */
 
 static void fail_start(lw_server *server, const char *text)
@@ -262,15 +278,21 @@ static void on_tick(evutil_socket_t fd, short what, void *context)
 
 static lw_status add_events(lw_server *server, lw_diag *d)
 {
-    static const int signals[] = { SIGTERM, SIGINT };
+    static const struct {
+        int number;
+        event_callback_fn heard;
+    } signals[] = { { SIGTERM, on_signal }, { SIGINT, on_signal }, { SIGHUP, on_hangup } };
+    /* Without a file of keys a terminal that hangs up ends the process as it ends others. */
+    const size_t signal_count = server->options->api_key_file != NULL ? 3 : 2;
     const struct timeval tick = { .tv_usec = TICK_MS * 1000 };
     server->news_event =
         event_new(server->base, server->bridge.event_fd, EV_READ | EV_PERSIST, on_news, server);
     server->tick_event = event_new(server->base, -1, EV_PERSIST, on_tick, server);
     bool is_added = server->news_event != NULL && server->tick_event != NULL &&
                     event_add(server->news_event, NULL) == 0 && event_add(server->tick_event, &tick) == 0;
-    for (size_t i = 0; i < 2 && is_added; i++) {
-        server->signal_events[i] = evsignal_new(server->base, signals[i], on_signal, server);
+    for (size_t i = 0; i < signal_count && is_added; i++) {
+        server->signal_events[i] =
+            evsignal_new(server->base, signals[i].number, signals[i].heard, server);
         is_added = server->signal_events[i] != NULL && event_add(server->signal_events[i], NULL) == 0;
     }
     return is_added ? LW_OK : lw_fail(d, LW_NO_ROOM, "no memory for the event loop");
@@ -336,7 +358,7 @@ static lw_status start_engine(lw_server *server, lw_diag *d)
 static void free_events(lw_server *server)
 {
     struct event *events[] = { server->news_event, server->tick_event, server->signal_events[0],
-                               server->signal_events[1] };
+                               server->signal_events[1], server->signal_events[2] };
     for (size_t i = 0; i < sizeof events / sizeof events[0]; i++) {
         if (events[i] != NULL) event_free(events[i]);
     }

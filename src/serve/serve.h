@@ -25,8 +25,9 @@ typedef struct lw_serve_options {
     lw_serve_texts allowed_hosts; /* for Host, beside IP literals and localhost */
     lw_serve_texts origins;       /* that browsers may call from; "*": any */
     lw_serve_texts api_keys;
-    const char *api_key_file;  /* one a line; NULL: none */
+    const char *api_key_file;  /* one a line, read again on SIGHUP; NULL: none, and SIGHUP ends the process */
     const char *api_keys_more; /* separated by commas, from the environment; NULL: none */
+    bool open_metrics;         /* /metrics asks for no key */
     bool raw_reasoning;        /* reasoning and its tags stay in the content */
     bool fresh_seeds;
     uint32_t tokens_max; /* of a reply whose request does not say */

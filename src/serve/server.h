@@ -30,7 +30,7 @@ typedef struct lw_server {
 
     struct event_base *base;
     struct evconnlistener *listener;
-    struct event *news_event, *tick_event, *signal_events[2];
+    struct event *news_event, *tick_event, *signal_events[3]; /* SIGTERM, SIGINT, SIGHUP */
 
     lw_conn *conns;
     uint32_t conn_count;

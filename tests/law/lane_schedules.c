@@ -31,6 +31,8 @@ typedef struct story {
     int32_t end_ids[2];
     uint32_t stop_after;       /* 0: never */
     uint32_t submit_round, cancel_round, pause_round;
+    uint32_t finish_kept;      /* tokens that it keeps when it is finished in the place of cancelled */
+    bool is_to_finish, is_finished;
     uint64_t id;
     bool is_submitted;
     fake_reply solo;
@@ -58,7 +60,7 @@ typedef struct schedule {
 
 /* What all schedules together did: a test that never drafts, resumes or evicts would prove nothing. */
 typedef struct totals {
-    uint64_t kept, drafted, cached, evicted, failed, cancelled, tokens, stopped, bad_logits;
+    uint64_t kept, drafted, cached, evicted, failed, cancelled, finished, tokens, stopped, bad_logits;
 } totals;
 
 static uint64_t below(schedule *s, uint64_t bound)
@@ -172,6 +174,8 @@ static void story_make(schedule *s, story *t)
     r->context = t;
     t->submit_round = (uint32_t)below(s, 40);
     t->cancel_round = below(s, 6) == 0 ? t->submit_round + (uint32_t)below(s, 25) : UINT32_MAX;
+    t->is_to_finish = below(s, 2) == 0;
+    t->finish_kept = (uint32_t)below(s, 20);
     t->pause_round = below(s, 6) == 0 ? t->submit_round + (uint32_t)below(s, 25) : UINT32_MAX - 7;
     fake_solo(r, t->stop_after, &t->solo);
 }
@@ -209,6 +213,13 @@ static void schedule_open(schedule *s, uint64_t seed, fake_fault fault)
 
 /* ---- running it ---- */
 
+static void end_early(schedule *s, story *t)
+{
+    const uint32_t kept = t->finish_kept < t->count ? t->finish_kept : t->count;
+    t->is_finished = t->is_to_finish && lw_core_finish(s->core, t->id, kept);
+    if (!t->is_finished) lw_core_cancel(s->core, t->id);
+}
+
 static void arrivals_and_cancels(schedule *s, uint32_t round, bool *waits)
 {
     *waits = false;
@@ -225,7 +236,7 @@ static void arrivals_and_cancels(schedule *s, uint32_t round, bool *waits)
             continue;
         }
         if (t->cancel_round <= round) {
-            lw_core_cancel(s->core, t->id);
+            end_early(s, t);
         } else if (t->pause_round <= round) {
             const bool is_paused = round < t->pause_round + 7;
             lw_core_pause(s->core, t->id, is_paused);
@@ -254,12 +265,15 @@ static void schedule_run(schedule *s)
 static void reply_judge(schedule *s, story *t, totals *all)
 {
     const fake_reply *solo = &t->solo;
-    const bool from_outside = t->end.status == LW_CANCELLED || t->end.status == LW_DEVICE_LOST;
+    const bool from_outside =
+        t->is_finished || t->end.status == LW_CANCELLED || t->end.status == LW_DEVICE_LOST;
     bool ok = t->ends == 1 && t->wrong == 0 && t->count <= solo->count;
     ok = ok && memcmp(t->reply, solo->ids, t->count * sizeof *t->reply) == 0;
     if (!from_outside) ok = ok && t->count == solo->count && t->end.status == solo->status;
     if (!from_outside && solo->status == LW_OK) ok = ok && t->end.finish == solo->finish;
-    all->stopped += ok && t->end.status == LW_OK && t->end.finish == LW_FINISH_STOPPED;
+    if (t->is_finished) ok = ok && t->end.status == LW_OK && t->end.finish == LW_FINISH_STOPPED;
+    all->finished += ok && t->is_finished;
+    all->stopped += ok && !t->is_finished && t->end.status == LW_OK && t->end.finish == LW_FINISH_STOPPED;
     all->bad_logits += t->end.status == LW_BAD_MODEL;
     all->tokens += t->count;
     if (ok) return;
@@ -308,14 +322,15 @@ static void every_reply_is_its_solo_reply(void **state)
     }
     print_message(
         "%llu tokens, %llu of %llu drafts kept, %llu prompt tokens resumed, %llu evictions, %llu failed, "
-        "%llu cancelled, %llu stopped, %llu with NaN\n",
+        "%llu cancelled, %llu finished, %llu stopped, %llu with NaN\n",
         (unsigned long long)all.tokens, (unsigned long long)all.kept, (unsigned long long)all.drafted,
         (unsigned long long)all.cached, (unsigned long long)all.evicted, (unsigned long long)all.failed,
-        (unsigned long long)all.cancelled, (unsigned long long)all.stopped,
-        (unsigned long long)all.bad_logits);
+        (unsigned long long)all.cancelled, (unsigned long long)all.finished,
+        (unsigned long long)all.stopped, (unsigned long long)all.bad_logits);
     if (one != NULL) return;
     assert_true(all.kept > count && all.drafted > all.kept && all.cached > count && all.evicted > count / 10);
     assert_true(all.failed > 0 && all.cancelled > 0 && all.stopped > 0 && all.bad_logits > 0);
+    assert_true(all.finished > 0);
 }
 
 static uint64_t schedules_caught(fake_fault fault, uint64_t count)

@@ -4,7 +4,9 @@ import http.client
 import json
 import os
 import re
+import signal
 import subprocess
+import time
 
 import pytest
 import served
@@ -489,6 +491,36 @@ def test_keys(tmp_path):
         assert (
             b"flag" not in server.start_lines and "Authorization: Bearer KEY" in server.start_lines.decode()
         )
+
+
+def test_keys_are_read_again(tmp_path):
+    """SIGHUP: new keys count and old ones no more; a file that cannot be used leaves all as it was."""
+    path = tmp_path / "keys"
+    path.write_text("old")
+
+    def status(server, key):
+        return server.request("GET", "/v1/models", headers={"x-api-key": key})[0]
+
+    def hang_up(server, text, said):
+        path.write_text(text)
+        server.process.send_signal(signal.SIGHUP)
+        end = time.monotonic() + served.SECONDS
+        while said not in server.log():
+            assert time.monotonic() < end, server.log()
+            time.sleep(0.02)
+
+    with served.fake(tmp_path, "", "--api-key", "flag", "--api-key-file", str(path)) as server:
+        assert [status(server, key) for key in ("old", "new", "flag")] == [200, 401, 200]
+        hang_up(server, "new\n", "read again: 2 of them")
+        assert [status(server, key) for key in ("old", "new", "flag")] == [401, 200, 200]
+        hang_up(server, "# none\n", "stay as they were: --api-key-file")
+        assert [status(server, key) for key in ("old", "new", "flag")] == [401, 200, 200]
+
+
+def test_metrics_may_be_open(tmp_path):
+    with served.fake(tmp_path, "", "--api-key", "k", "--open-metrics") as server:
+        assert server.request("GET", "/metrics")[0] == 200
+        assert server.request("GET", "/props")[0] == 401
 
 
 def test_bad_starts(tmp_path):
