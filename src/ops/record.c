@@ -300,7 +300,7 @@ lw_ref lw_plan_rope(lw_plan *plan, lw_ref x, uint32_t heads, uint32_t table)
 {
     const lw_value in = *value(plan, x);
     LW_ASSERT(table < plan->rope_count && heads > 0 && in.width % heads == 0 && in.slots == 1);
-    LW_ASSERT(plan->ropes[table].half * 2 <= in.width / heads);
+    LW_ASSERT(in.type == LW_TYPE_BF16 && plan->ropes[table].half * 2 <= in.width / heads);
     lw_op *op = op_add(plan, LW_OP_ROPE, value_make(plan, in, "rope"));
     op->in[0] = x;
     op->p.rope.heads = heads;
@@ -312,7 +312,8 @@ lw_ref lw_plan_rope(lw_plan *plan, lw_ref x, uint32_t heads, uint32_t table)
 void lw_plan_kv_store(lw_plan *plan, lw_sref state, lw_ref k, lw_ref v)
 {
     const lw_state *s = state_of(plan, state, LW_STATE_KV);
-    LW_ASSERT(value(plan, k)->width == s->heads * s->width && value(plan, v)->width == s->heads * s->width);
+    LW_ASSERT(value(plan, k)->width == s->heads * s->width && same_shape(value(plan, k), value(plan, v)));
+    LW_ASSERT(value(plan, k)->type == LW_TYPE_BF16);
     lw_op *op = op_add(plan, LW_OP_KV_STORE, (lw_ref){ LW_NONE });
     op->in[0] = k;
     op->in[1] = v;
@@ -328,7 +329,8 @@ lw_ref lw_plan_attend_from(lw_plan *plan, lw_sref state, lw_ref q, lw_attention 
 {
     const lw_state s = *state_of(plan, state, LW_STATE_KV);
     const lw_value in = *value(plan, q);
-    LW_ASSERT(in.width == params.heads * s.width && params.heads % s.heads == 0 && in.slots == 1);
+    LW_ASSERT(in.width == params.heads * s.width && params.heads % s.heads == 0);
+    LW_ASSERT(in.type == LW_TYPE_BF16 && in.slots == 1);
     lw_op *op = op_add(plan, LW_OP_ATTEND, value_make(plan, in, "attend"));
     op->in[0] = q;
     op->state = state;
@@ -345,6 +347,7 @@ lw_ref lw_plan_head_gate(lw_plan *plan, lw_ref x, lw_ref gate)
 {
     const lw_value in = *value(plan, x), by = *value(plan, gate);
     LW_ASSERT(in.width % by.width == 0 && in.space == by.space && in.slots == 1 && by.slots == 1);
+    LW_ASSERT(in.type == LW_TYPE_BF16 && by.type == LW_TYPE_BF16);
     lw_op *op = op_add(plan, LW_OP_HEAD_GATE, value_make(plan, in, "gate"));
     op->in[0] = x;
     op->in[1] = gate;
@@ -360,7 +363,7 @@ static lw_op *conv(lw_plan *plan, lw_sref state, lw_ref x, lw_wref weight)
     const lw_value in = *value(plan, x);
     const lw_weight *w = weight_of(plan, weight);
     LW_ASSERT(in.width == s.width && w->rows == s.width && w->cols == s.reach);
-    LW_ASSERT(in.space == LW_SPACE_ROWS && in.slots == 1);
+    LW_ASSERT(in.type == LW_TYPE_BF16 && in.space == LW_SPACE_ROWS && in.slots == 1);
     lw_op *op = op_add(plan, LW_OP_SHORT_CONV, value_make(plan, in, "conv"));
     op->in[0] = x;
     op->state = state;
