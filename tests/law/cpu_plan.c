@@ -84,7 +84,7 @@ static void record(bench *b, lw_rng *rng)
     const lw_ref squared = lw_plan_relu2(p, lw_plan_view(p, biased, 0, WIDTH));
     const lw_ref residual = lw_plan_add(p, lw_plan_widen(p, lw_plan_view(p, x, 0, WIDTH)), squared);
     const lw_ref wanted = lw_plan_take_wanted(p, residual);
-    const lw_ref out = lw_plan_rms_norm(p, wanted, weight(b, rng, 1, WIDTH), 1e-5f, false);
+    const lw_ref out = lw_plan_rms_norm(p, wanted, weight(b, rng, 1, WIDTH), 1e-5f, LW_NORM_TWICE);
     lw_plan_entry_end(p, lw_plan_linear(p, out, weight(b, rng, VOCAB, WIDTH), LW_TYPE_F32));
 }
 

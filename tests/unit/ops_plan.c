@@ -94,9 +94,9 @@ static void elementwise_ops_keep_the_shape(void **state)
     assert_int_equal(last_op(&p)->weights[0].index, LW_NONE);
     assert_int_equal(last_op(&p)->state.index, LW_NONE);
     check(&p, lw_plan_relu2(&p, x), LW_OP_RELU2, LW_TYPE_BF16, WIDTH);
-    check(&p, lw_plan_rms_norm(&p, x, weight(&p, 1, 8), 1e-5f, true), LW_OP_RMS_NORM, LW_TYPE_BF16, WIDTH);
+    check(&p, lw_plan_rms_norm(&p, x, weight(&p, 1, 8), 1e-5f, LW_NORM_UNIT), LW_OP_RMS_NORM, LW_TYPE_BF16, WIDTH);
     assert_int_equal(last_op(&p)->p.norm.segment, 8);
-    assert_true(last_op(&p)->p.norm.unit_offset);
+    assert_int_equal(last_op(&p)->p.norm.scale, LW_NORM_UNIT);
     const lw_norm_gate gate = { 8, 1e-6f, true };
     check(&p, lw_plan_norm_gate(&p, x, y, weight(&p, 8, 1), gate), LW_OP_NORM_GATE, LW_TYPE_BF16, WIDTH);
     check(&p, lw_plan_norm_gate(&p, x, y, weight(&p, 1, WIDTH), gate), LW_OP_NORM_GATE, LW_TYPE_BF16, WIDTH);
@@ -135,7 +135,7 @@ static void a_residual_may_be_fp32(void **state)
     check(&p, sum, LW_OP_ADD, LW_TYPE_F32, WIDTH);
     assert_int_equal(last_op(&p)->in[0].index, wide.index);
     assert_int_equal(last_op(&p)->in[1].index, x.index);
-    check(&p, lw_plan_rms_norm(&p, sum, weight(&p, 1, WIDTH), 1e-5f, false), LW_OP_RMS_NORM, LW_TYPE_BF16,
+    check(&p, lw_plan_rms_norm(&p, sum, weight(&p, 1, WIDTH), 1e-5f, LW_NORM_TWICE), LW_OP_RMS_NORM, LW_TYPE_BF16,
           WIDTH);
     const lw_value *wanted = value_of(&p, lw_plan_take_wanted(&p, sum));
     assert_int_equal(wanted->type, LW_TYPE_F32);
