@@ -94,7 +94,8 @@ static void elementwise_ops_keep_the_shape(void **state)
     assert_int_equal(last_op(&p)->weights[0].index, LW_NONE);
     assert_int_equal(last_op(&p)->state.index, LW_NONE);
     check(&p, lw_plan_relu2(&p, x), LW_OP_RELU2, LW_TYPE_BF16, WIDTH);
-    check(&p, lw_plan_rms_norm(&p, x, weight(&p, 1, 8), 1e-5f, LW_NORM_UNIT), LW_OP_RMS_NORM, LW_TYPE_BF16, WIDTH);
+    check(&p, lw_plan_rms_norm(&p, x, weight(&p, 1, 8), 1e-5f, LW_NORM_UNIT), LW_OP_RMS_NORM, LW_TYPE_BF16,
+          WIDTH);
     assert_int_equal(last_op(&p)->p.norm.segment, 8);
     assert_int_equal(last_op(&p)->p.norm.scale, LW_NORM_UNIT);
     const lw_norm_gate gate = { 8, 1e-6f, true };
@@ -135,8 +136,8 @@ static void a_residual_may_be_fp32(void **state)
     check(&p, sum, LW_OP_ADD, LW_TYPE_F32, WIDTH);
     assert_int_equal(last_op(&p)->in[0].index, wide.index);
     assert_int_equal(last_op(&p)->in[1].index, x.index);
-    check(&p, lw_plan_rms_norm(&p, sum, weight(&p, 1, WIDTH), 1e-5f, LW_NORM_TWICE), LW_OP_RMS_NORM, LW_TYPE_BF16,
-          WIDTH);
+    check(&p, lw_plan_rms_norm(&p, sum, weight(&p, 1, WIDTH), 1e-5f, LW_NORM_TWICE), LW_OP_RMS_NORM,
+          LW_TYPE_BF16, WIDTH);
     const lw_value *wanted = value_of(&p, lw_plan_take_wanted(&p, sum));
     assert_int_equal(wanted->type, LW_TYPE_F32);
     assert_int_equal(wanted->space, LW_SPACE_WANTED);
