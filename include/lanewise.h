@@ -53,7 +53,8 @@ typedef struct lw_model_options {
     const char *isa;              /* NULL: the best that this CPU runs */
     uint32_t threads;             /* 0: as many as the CPUs of this process */
     uint32_t lanes;               /* replies at once; 0: as many as fit, at most 8 */
-    uint32_t context;             /* positions of one reply and its prompt; 0: the model's, at most 32,768 */
+    uint32_t context;             /* tokens of a prompt and its reply together; 0: the model's, at most
+                                     32,768 */
     uint32_t chunk_rows;          /* prompt rows of the largest forward; 0: 512 */
     uint32_t queue;               /* requests that may wait for a lane; 0: 256 */
     uint32_t round_ms;            /* of a round that fills a prompt beside replies; 0: three plain rounds */
@@ -158,7 +159,7 @@ typedef struct lw_request_options {
     lw_sampling_options sampling;
     bool has_seed;
     uint64_t seed;                /* below 2^63; without one it comes from the prompt's ids */
-    int64_t tokens_max;           /* negative: the room that is left */
+    int64_t tokens_max;           /* negative: what the prompt leaves of the context */
     bool ignore_end;
     bool drafts_off;
     int32_t top_logprobs;         /* -1: none; 0 to 20: the drawn token's and that many of the best */

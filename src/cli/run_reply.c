@@ -108,18 +108,17 @@ static lw_status tokens_limit(const lw_run *run, size_t prompt_tokens, uint32_t 
     const uint32_t context = lw_engine_context(run->model.engine);
     const uint32_t model = lw_family_context(run->model.checkpoint);
     if (prompt_tokens == 0) return lw_fail(d, LW_BAD_INPUT, "the prompt has no tokens; give some text");
-    if (prompt_tokens > context) {
+    if (prompt_tokens >= context) {
         char hint[96] = "";
         if (model != 0) snprintf(hint, sizeof hint, "; this model was made for up to %u", model);
         return lw_fail(d, LW_BAD_INPUT,
-                       "the prompt has %zu tokens, more than the context of %u; --context N sets it%s",
+                       "the prompt has %zu tokens, which leaves no room for a reply in the context of %u; "
+                       "--context N sets it%s",
                        prompt_tokens, context, hint);
     }
-    /* The last token of a reply takes no position: a full context still gives one. */
     const uint32_t left = context - (uint32_t)prompt_tokens;
     const uint32_t asked = run->tokens_max != 0 ? run->tokens_max : TOKENS_DEFAULT;
     *limit = asked < left ? asked : left;
-    if (*limit == 0) *limit = 1;
     return LW_OK;
 }
 

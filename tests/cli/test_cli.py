@@ -317,8 +317,14 @@ def test_limits_of_the_reply():
 def test_prompt_longer_than_the_context():
     done = lanewise("run", MODEL, "-p", PROMPT * 20, "--context", "32")
     assert done.returncode == 1
-    text = r"the prompt has \d+ tokens, more than the context of 32; --context N"
+    text = r"the prompt has \d+ tokens, which leaves no room for a reply in the context of 32; --context N"
     assert re.search(text, done.stderr.decode())
+    # Prompt and reply share the context: one token is the least that a reply wants.
+    count = reply("-p", PROMPT, "--max-tokens", "1")["prompt_tokens"]
+    exact = reply("-p", PROMPT, "--ignore-eos", "--context", str(count + 1))
+    assert (len(exact["ids"]), exact["finish"]) == (1, "length")
+    done = lanewise("run", MODEL, "-p", PROMPT, "--context", str(count))
+    assert done.returncode == 1 and f"the prompt has {count} tokens" in done.stderr.decode()
     done = lanewise("run", MODEL, "-p", PROMPT, "--context", "8193")
     assert done.returncode == 1 and b"8193" in done.stderr and b"8192" in done.stderr
 
