@@ -29,6 +29,9 @@ json_t *lw_run_message(const char *role, const char *text, size_t count, lw_diag
 /* The messages through the chat template, as ids. out is empty before and owned by the caller. */
 lw_status lw_run_chat_ids(lw_run *run, const json_t *messages, lw_ids *out, lw_diag *d) LW_MUST_USE;
 
+/* True if bytes[0, count) are white space alone: no turn, but a slip. */
+bool lw_run_is_blank(const char *bytes, size_t count);
+
 /* The prompt that the options and standard input name: --ids, -p or standard input, --raw or the template. */
 lw_status lw_run_prompt_ids(lw_run *run, lw_ids *out, lw_diag *d) LW_MUST_USE;
 

@@ -78,7 +78,7 @@ static int turns(lw_run *run, json_t *history)
     while (status == LW_OK && !reader_gone) {
         input = read_turn(run, &line, &room, &count);
         if (input != TURN_TEXT) break;
-        if (count > 0) status = take_turn(run, history, line, count, &reader_gone, &d);
+        if (!lw_run_is_blank(line, count)) status = take_turn(run, history, line, count, &reader_gone, &d);
     }
     free(line);
     if (status != LW_OK) return lw_term_error("%s", d.text);

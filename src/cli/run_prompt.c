@@ -119,6 +119,13 @@ static lw_status file_ids(const char *path, lw_ids *out, lw_diag *d)
     return status;
 }
 
+bool lw_run_is_blank(const char *bytes, size_t count)
+{
+    size_t at = 0;
+    while (at < count && memchr(" \t\n\v\f\r", bytes[at], 6) != NULL) at++;
+    return at == count;
+}
+
 lw_status lw_run_prompt_ids(lw_run *run, lw_ids *out, lw_diag *d)
 {
     if (run->ids_path != NULL) return file_ids(run->ids_path, out, d);
@@ -130,7 +137,13 @@ lw_status lw_run_prompt_ids(lw_run *run, lw_ids *out, lw_diag *d)
     /* A turn is what was said: the line end that echo adds is not part of it. A raw prompt is taken to the
      * byte. */
     if (!run->raw && count > 0 && bytes[count - 1] == '\n') count--;
-    status = text_ids(run, bytes, count, out, d);
+    if (run->raw ? count == 0 : lw_run_is_blank(bytes, count)) {
+        status = lw_fail(d, LW_BAD_INPUT,
+                         "standard input is %s; give -p TEXT, --ids FILE, --chat, or text on standard input",
+                         count == 0 ? "empty" : "white space alone");
+    } else {
+        status = text_ids(run, bytes, count, out, d);
+    }
     free(bytes);
     return status;
 }
