@@ -102,7 +102,7 @@ $(BUILD)/liblanewise.a: $(LIB_OBJECTS)
 	@$(CC) -r -nostdlib -o $(OUT)/lanewise.o $^ && objcopy --localize-hidden $(OUT)/lanewise.o
 	@rm -f $@ && ar rcsD $@ $(OUT)/lanewise.o
 $(BUILD)/liblanewise.so: $(LIB_OBJECTS)
-	@$(CC) -shared $(LD_FLAGS) -Wl,-soname,$(@F).0 -Wl,--no-undefined -o $@ $^ $(LIBS)
+	@$(CC) -shared $(LD_FLAGS) -Wl,-soname,$(@F).0 -Wl,--no-undefined,-z,nodelete -o $@ $^ $(LIBS)
 	@ln -sf $(@F) $@.0
 
 # Flags of one instruction set stand only on the files of its folder; the choice is made at run time.

@@ -53,8 +53,8 @@ bool lw_interrupt_wait_input(void);
  * stream keeps the mark, so lw_out_finish reports it even where a caller does not look. */
 bool lw_out_write(const char *bytes, size_t count);
 
-/* Prints one JSON object and a line end to standard output and frees it. False as above, or memory ran out.
- */
+/* Prints one JSON object and a line end to standard output and frees it. False as above, or memory ran out
+ * and nothing was printed: then lw_out_finish says so. */
 bool lw_out_json(json_t *object);
 
 /* Flushes standard output at the end of the process and turns exit_code into the final one. */

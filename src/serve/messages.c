@@ -5,6 +5,7 @@
 #include "serve/request.h"
 
 #include "base/buf.h"
+#include "base/json.h"
 #include "base/limits.h"
 
 #include <stdio.h>
@@ -84,10 +85,11 @@ static json_t *read_call(const reader *r, const json_t *call)
     }
     json_t *copy = json_deep_copy(call);
     json_t *arguments = json_object_get(function, "arguments");
+    if (copy == NULL) lw__request_no_room(r->failure);
     if (copy == NULL || !json_is_string(arguments)) return copy;
     json_error_t error;
     json_t *object =
-        json_loadb(json_string_value(arguments), json_string_length(arguments), JSON_DECODE_ANY, &error);
+        lw_json_load(json_string_value(arguments), json_string_length(arguments), JSON_DECODE_ANY, &error);
     if (json_is_object(object)) json_object_set(json_object_get(copy, "function"), "arguments", object);
     json_decref(object);
     return copy;
@@ -261,7 +263,7 @@ bool lw__request_messages(lw_request *request, const json_t *root, lw_failure *f
     if (is_read) {
         request->chat = json_dumps(out, JSON_COMPACT);
         request->chat_count = request->chat == NULL ? 0 : strlen(request->chat);
-        is_read = request->chat != NULL || lw__request_no_room(failure);
+        is_read = (request->chat != NULL && !lw_json_take_failure()) || lw__request_no_room(failure);
     }
     json_decref(out);
     return is_read;

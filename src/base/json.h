@@ -1,0 +1,20 @@
+/* JSON that is read whole or not at all. jansson goes on where it gets no memory for a token that is being
+ * read: bytes of it are missing then, so that a key or a digit is another one. Here such a text is not read.
+ * Every parse of this project is lw_json_load (tools/tidy holds it).
+ */
+#ifndef LW_BASE_JSON_H
+#define LW_BASE_JSON_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+/* As json_loadb, but NULL with error->text empty where any memory was lacking. error may be NULL. */
+json_t *lw_json_load(const char *bytes, size_t count, size_t flags, json_error_t *error);
+
+/* Whether jansson got no memory on this thread since the last call of lw_json_take_failure or lw_json_load:
+ * then what was built since may lack members. */
+bool lw_json_has_failed(void);
+bool lw_json_take_failure(void);
+
+#endif
