@@ -64,6 +64,7 @@ static int dispatch(const lw_term *term, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    lw_streams_guard();
     /* A reader that went away is seen as a failed write, so that replies end between two tokens. */
     signal(SIGPIPE, SIG_IGN);
     lw_term term = lw_term_make(getenv("NO_COLOR"));

@@ -12,6 +12,9 @@
 /* As json_loadb, but NULL with error->text empty where any memory was lacking. error may be NULL. */
 json_t *lw_json_load(const char *bytes, size_t count, size_t flags, json_error_t *error);
 
+/* A JSON string of bytes that may not be UTF-8: what is not becomes U+FFFD. */
+json_t *lw_json_text(const char *bytes, size_t count);
+
 /* Whether jansson got no memory on this thread since the last call of lw_json_take_failure or lw_json_load:
  * then what was built since may lack members. */
 bool lw_json_has_failed(void);

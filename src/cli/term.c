@@ -6,6 +6,7 @@
 #include "base/size.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -53,6 +54,14 @@ bool lw_interrupt_wait_input(void)
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return !lw_interrupted();
+}
+
+void lw_streams_guard(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        /* The wrong way round, so that using it fails as using a closed stream does. */
+        if (fcntl(fd, F_GETFD) < 0) (void)open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+    }
 }
 
 lw_term lw_term_make(const char *no_color)

@@ -23,6 +23,10 @@ typedef struct lw_term {
     const char *cache_home, *home; /* XDG_CACHE_HOME and HOME, or NULL */
 } lw_term;
 
+/* First of all: opens what the caller closed of the standard streams, so that no other file or connection
+ * gets their numbers, and what is meant for them. */
+void lw_streams_guard(void);
+
 /* no_color: the value of NO_COLOR, or NULL. Any text but the empty one switches colours off. */
 lw_term lw_term_make(const char *no_color);
 

@@ -128,6 +128,21 @@ static void jansson_alone_goes_on(void **state)
     assert_true(other > 0);
 }
 
+static void texts_of_any_bytes_are_strings(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        { "", "" }, { "a/\xC3\xA9", "a/\xC3\xA9" }, { "\xFF", "\xEF\xBF\xBD" },
+        { "a\xC3", "a\xEF\xBF\xBD" }, { "\xE2\x82z", "\xEF\xBF\xBD\xEF\xBF\xBDz" },
+        { "\xF0\x9F\x98\x80\x80.", "\xF0\x9F\x98\x80\xEF\xBF\xBD." },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        json_t *text = lw_json_text(cases[i][0], strlen(cases[i][0]));
+        assert_string_equal(json_string_value(text), cases[i][1]);
+        json_decref(text);
+    }
+}
+
 static void what_is_built_without_memory_is_noted(void **state)
 {
     (void)state;
@@ -151,6 +166,7 @@ int main(void)
         cmocka_unit_test(errors_are_those_of_the_text_alone),
         cmocka_unit_test(memory_that_runs_out_is_seen),
         cmocka_unit_test(jansson_alone_goes_on),
+        cmocka_unit_test(texts_of_any_bytes_are_strings),
         cmocka_unit_test(what_is_built_without_memory_is_noted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
