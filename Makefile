@@ -92,7 +92,7 @@ all: $(PROGRAM) $(LIBRARIES) $(TOOLS) ## build/lanewise, the library and the too
 $(BUILD)/lanewise: $(BUILD)/native/lanewise
 	@cp -f $< $@
 $(OUT)/lanewise: $(OUT)/src/main.o $(LIBRARY)
-	$(CC) $(LD_FLAGS) -o $@ $^ $(LIBS)
+	@$(CC) $(LD_FLAGS) -o $@ $^ $(LIBS)
 $(LIBRARY): $(OBJECTS)
 $(PARSERS): $(filter $(foreach f,base model text serve,$(OUT)/src/$(f)/%),$(OBJECTS))
 $(LIBRARY) $(PARSERS):
