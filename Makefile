@@ -149,7 +149,7 @@ DEMO_ITEM = $(if $(wildcard tests/golden/demo.txt),'tools/demo --check $(OUT)/la
 REPLAY_ITEMS = $(foreach f,$(FUZZERS),'$(OUT)/tests/fuzz/replay_$(f) tests/fuzz/corpus/$(f)')
 
 test: all $(CANARIES) $(TESTS) ## the quick core: unit and law programs, under a minute
-	@$(RUN) --timeout 60 $(TESTS)
+	@$(RUN) --timeout 300 $(TESTS)
 
 check: all $(CANARIES) $(TESTS) $(REPLAYS) $(DRIVERS) ## every test that this machine can run
 	@$(if $(PYTESTS),$(MAKE) -s venv || echo "pytest is missing: see above")

@@ -5,8 +5,12 @@
  *
  * Threads. A model has one owner: lw_model_step and all lw_reply_* calls come from one thread. The text
  * functions (lw_prompt_*, lw_text_*) only read the model and may run in any thread at once. Nothing here
- * keeps global state. Errors. A function that can fail returns a status and, where it takes an lw_error, a
- * text that names the thing and the value. On failure its outputs are closed (NULL) and its inputs untouched.
+ * keeps global state but this: the first call that reads JSON puts itself above jansson's allocation
+ * functions (those that the program has set stay in use) to notice failures, so a program whose other
+ * threads use jansson opens a model before it starts them.
+ *
+ * Errors. A function that can fail returns a status and, where it takes an lw_error, a text that names
+ * the thing and the value. On failure its outputs are closed (NULL) and its inputs untouched.
  */
 #ifndef LANEWISE_H
 #define LANEWISE_H

@@ -32,6 +32,11 @@ static void install(void)
     json_set_alloc_funcs(take, free_below);
 }
 
+void lw_json_install(void)
+{
+    pthread_once(&is_installed, install);
+}
+
 /* Bytes of the longest string, number or word as it is spelled, quotes included. */
 static size_t longest_token(const char *bytes, size_t count)
 {
@@ -95,7 +100,7 @@ static json_t *load_second(const char *bytes, size_t count, size_t flags)
 
 json_t *lw_json_load(const char *bytes, size_t count, size_t flags, json_error_t *error)
 {
-    pthread_once(&is_installed, install);
+    lw_json_install();
     json_error_t unheard;
     if (error == NULL) error = &unheard;
     has_failed = false;

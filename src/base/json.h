@@ -9,6 +9,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* Puts the notes of failures below jansson, once; the first parse does it too. Programs with threads that use
+ * jansson call it before they start them, as json_set_alloc_funcs wants it. */
+void lw_json_install(void);
+
 /* As json_loadb, but NULL with error->text empty where any memory was lacking. error may be NULL. */
 json_t *lw_json_load(const char *bytes, size_t count, size_t flags, json_error_t *error);
 
