@@ -40,9 +40,7 @@ SAN_asan := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-fra
 SAN_tsan := -fsanitize=thread -fno-omit-frame-pointer -O1
 SAN_fuzz := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -O1
 SAN_plain := -O0
-ifeq ($(VARIANT),fuzz)
-COVERAGE := -fsanitize=fuzzer-no-link
-endif
+COVERAGE_fuzz := -fsanitize=fuzzer-no-link
 NOT_EXTRA := $(filter-out -D% -U% -I% -L% -W% -g% -fstack-% -fcf-% -fdebug-% -fPI% -pie,$(EXTRA))
 $(if $(NOT_EXTRA),$(error EXTRA takes no $(NOT_EXTRA): what could change a sum stands in the Makefile))
 # gcc contracts a*b+c to fma unless told not to; where an fma is meant, the source says fma.
@@ -50,7 +48,7 @@ NUMBERS := -ffp-contract=off
 CPP_FLAGS := -Isrc -Iinclude -D_GNU_SOURCE -DLW_VERSION='"$(VERSION)"' $(PACKAGE_FLAGS)
 # Expanded at each use, since OPT and ISA differ by folder. Only what the header declares is visible outside.
 C_FLAGS = $(EXTRA) -std=c17 $(OPT) $(NUMBERS) $(WARN) -pthread -fPIC -fvisibility=hidden \
-    -ffile-prefix-map=$(CURDIR)=. $(SAN_$(VARIANT)) $(COVERAGE) $(ISA)
+    -ffile-prefix-map=$(CURDIR)=. $(SAN_$(VARIANT)) $(COVERAGE_$(VARIANT)) $(ISA)
 LD_FLAGS := $(EXTRA) -pthread -Wl,--as-needed $(SAN_$(VARIANT))
 LIBS := $(PACKAGE_LIBS) -lm
 # ---------------------------------------------------------------- what there is
@@ -60,6 +58,8 @@ SOURCES := $(filter-out src/device/cpu/avx%,$(SOURCES))
 endif
 OBJECTS := $(SOURCES:%.c=$(OUT)/%.o)
 LIBRARY := $(OUT)/everything.a
+# What reads outside data, and all that the fuzz entries need: no kernel, so that a fuzz build is quick.
+PARSERS := $(OUT)/parsers.a
 LIB_OBJECTS := $(filter-out $(OUT)/src/cli/% $(OUT)/src/serve/%,$(OBJECTS))
 LIBRARIES := $(if $(filter native,$(VARIANT)),$(BUILD)/liblanewise.a $(BUILD)/liblanewise.so)
 REF_OBJECTS := $(patsubst %.c,$(OUT)/%.o,$(sort $(wildcard tests/ref/*.c tests/fake/*.c)))
@@ -71,8 +71,6 @@ TOOLS := $(patsubst %.c,$(OUT)/%,$(sort $(wildcard tools/*.c)))
 FUZZERS := $(patsubst tests/fuzz/fuzz_%.c,%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
 REPLAYS := $(FUZZERS:%=$(OUT)/tests/fuzz/replay_%)
 PYTESTS := $(sort $(wildcard tests/test_*.py tests/*/test_*.py))
-# Too slow for `make test`: what is named so, and what is listed here.
-LONG := $(OUT)/tests/law/long_% $(OUT)/tests/golden/%
 # What has threads, for tsan: the programs named here, and those that read LW_TEST_THREADS.
 THREADED := unit/base_pool $(patsubst tests/%.c,%,$(shell grep -ls LW_TEST_THREADS $(TEST_SOURCES) /dev/null))
 # Programs that read LW_TEST_ISA run once for each instruction set that this processor has.
@@ -94,15 +92,17 @@ all: $(PROGRAM) $(LIBRARIES) $(TOOLS) ## build/lanewise, the library and the too
 $(BUILD)/lanewise: $(BUILD)/native/lanewise
 	@cp -f $< $@
 $(OUT)/lanewise: $(OUT)/src/main.o $(LIBRARY)
-	$(CC) $(LD_FLAGS) -o $@ $^ $(LIBS)
+	@$(CC) $(LD_FLAGS) -o $@ $^ $(LIBS)
 $(LIBRARY): $(OBJECTS)
+$(PARSERS): $(filter $(foreach f,base model text serve,$(OUT)/src/$(f)/%),$(OBJECTS))
+$(LIBRARY) $(PARSERS):
 	@rm -f $@ && ar rcsD $@ $^
 # One object, whose only global names are those of the header.
 $(BUILD)/liblanewise.a: $(LIB_OBJECTS)
 	@$(CC) -r -nostdlib -o $(OUT)/lanewise.o $^ && objcopy --localize-hidden $(OUT)/lanewise.o
 	@rm -f $@ && ar rcsD $@ $(OUT)/lanewise.o
 $(BUILD)/liblanewise.so: $(LIB_OBJECTS)
-	@$(CC) -shared $(LD_FLAGS) -Wl,-soname,$(@F).0 -Wl,--no-undefined -o $@ $^ $(LIBS)
+	@$(CC) -shared $(LD_FLAGS) -Wl,-soname,$(@F).0 -Wl,--no-undefined,-z,nodelete -o $@ $^ $(LIBS)
 	@ln -sf $(@F) $@.0
 
 # Flags of one instruction set stand only on the files of its folder; the choice is made at run time.
@@ -131,9 +131,11 @@ $(OUT)/tests/serve/fake_driver: private LD_FLAGS += -Wl,--wrap=malloc,--wrap=cal
 # What may fail there; see the program.
 WRAPPED := malloc calloc realloc aligned_alloc strdup asprintf free mmap munmap
 $(OUT)/tests/unit/failures: private LD_FLAGS += $(WRAPPED:%=-Wl,--wrap=%)
-$(OUT)/tests/fuzz/replay_%: $(OUT)/tests/fuzz/fuzz_%.o $(OUT)/tests/fuzz/replay_main.o $(LIBRARY)
+$(OUT)/tests/canary/%: $(OUT)/tests/canary/%.o
+	@$(CC) $(LD_FLAGS) -o $@ $^ -lcmocka
+$(OUT)/tests/fuzz/replay_%: $(OUT)/tests/fuzz/fuzz_%.o $(OUT)/tests/fuzz/replay_main.o $(PARSERS)
 	@$(CC) $(LD_FLAGS) -o $@ $^ $(LIBS)
-$(OUT)/tests/fuzz/fuzz_%: $(OUT)/tests/fuzz/fuzz_%.o $(LIBRARY)
+$(OUT)/tests/fuzz/fuzz_%: $(OUT)/tests/fuzz/fuzz_%.o $(PARSERS)
 	@$(CC) $(LD_FLAGS) -fsanitize=fuzzer -o $@ $^ $(LIBS)
 $(OUT)/tools/%: $(OUT)/tools/%.o $(LIBRARY)
 	@$(CC) $(LD_FLAGS) -o $@ $^ $(LIBS)
@@ -146,8 +148,8 @@ SERVED = --pytest $(VENV)/bin/python $(foreach p,$(wildcard tests/serve/test_fak
 DEMO_ITEM = $(if $(wildcard tests/golden/demo.txt),'tools/demo --check $(OUT)/lanewise')
 REPLAY_ITEMS = $(foreach f,$(FUZZERS),'$(OUT)/tests/fuzz/replay_$(f) tests/fuzz/corpus/$(f)')
 
-test: all $(CANARIES) $(filter-out $(LONG),$(TESTS)) ## the quick core: unit and law programs, under a minute
-	@$(RUN) --timeout 60 $(filter-out $(LONG),$(TESTS))
+test: all $(CANARIES) $(TESTS) ## the quick core: unit and law programs, under a minute
+	@$(RUN) --timeout 300 $(TESTS)
 
 check: all $(CANARIES) $(TESTS) $(REPLAYS) $(DRIVERS) ## every test that this machine can run
 	@$(if $(PYTESTS),$(MAKE) -s venv || echo "pytest is missing: see above")
@@ -232,8 +234,7 @@ C_FILES = git ls-files -co --exclude-standard '*.c' '*.h'
 format: ## clang-format 14 over all C files
 	@$(C_FILES) | xargs $(CLANG_FORMAT)
 format-long: ## the same, but only where a line is too long
-	@$(C_FILES) | while read -r f; do \
-	    at=$$(awk 'length > 110 { printf " --lines=%d:%d", NR, NR }' "$$f"); \
+	@$(C_FILES) | while read -r f; do at=$$(awk 'length > 110 { printf " --lines=%d:%d", NR, NR }' "$$f"); \
 	    if [ -n "$$at" ]; then $(CLANG_FORMAT) $$at "$$f"; fi; done
 
 compdb: ## compile_commands.json for clangd

@@ -5,8 +5,12 @@
  *
  * Threads. A model has one owner: lw_model_step and all lw_reply_* calls come from one thread. The text
  * functions (lw_prompt_*, lw_text_*) only read the model and may run in any thread at once. Nothing here
- * keeps global state. Errors. A function that can fail returns a status and, where it takes an lw_error, a
- * text that names the thing and the value. On failure its outputs are closed (NULL) and its inputs untouched.
+ * keeps global state but this: the first call that reads JSON puts itself above jansson's allocation
+ * functions (those that the program has set stay in use) to notice failures, so a program whose other
+ * threads use jansson opens a model before it starts them.
+ *
+ * Errors. A function that can fail returns a status and, where it takes an lw_error, a text that names
+ * the thing and the value. On failure its outputs are closed (NULL) and its inputs untouched.
  */
 #ifndef LANEWISE_H
 #define LANEWISE_H
@@ -53,7 +57,8 @@ typedef struct lw_model_options {
     const char *isa;              /* NULL: the best that this CPU runs */
     uint32_t threads;             /* 0: as many as the CPUs of this process */
     uint32_t lanes;               /* replies at once; 0: as many as fit, at most 8 */
-    uint32_t context;             /* positions of one reply and its prompt; 0: the model's, at most 32,768 */
+    uint32_t context;             /* tokens of a prompt and its reply together; 0: the model's, at most
+                                     32,768 */
     uint32_t chunk_rows;          /* prompt rows of the largest forward; 0: 512 */
     uint32_t queue;               /* requests that may wait for a lane; 0: 256 */
     uint32_t round_ms;            /* of a round that fills a prompt beside replies; 0: three plain rounds */
@@ -158,7 +163,7 @@ typedef struct lw_request_options {
     lw_sampling_options sampling;
     bool has_seed;
     uint64_t seed;                /* below 2^63; without one it comes from the prompt's ids */
-    int64_t tokens_max;           /* negative: the room that is left */
+    int64_t tokens_max;           /* negative: what the prompt leaves of the context */
     bool ignore_end;
     bool drafts_off;
     int32_t top_logprobs;         /* -1: none; 0 to 20: the drawn token's and that many of the best */

@@ -1,4 +1,5 @@
 /* The program: a table of verbs. The environment is read here and nowhere else, and the process ends here. */
+#include "base/json.h"
 #include "cli/verbs.h"
 
 #include <signal.h>
@@ -64,6 +65,8 @@ static int dispatch(const lw_term *term, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    lw_streams_guard();
+    lw_json_install();
     /* A reader that went away is seen as a failed write, so that replies end between two tokens. */
     signal(SIGPIPE, SIG_IGN);
     lw_term term = lw_term_make(getenv("NO_COLOR"));

@@ -4,6 +4,7 @@
  */
 #include "api/api.h"
 
+#include "base/json.h"
 #include "base/limits.h"
 
 #include <stdio.h>
@@ -121,13 +122,14 @@ static lw_result arguments_even(const place *function_at, json_t *function)
     const json_t *arguments = json_object_get(function, "arguments");
     if (json_is_object(arguments)) return LW_RESULT_OK;
     json_t *object = NULL;
+    json_error_t why = { .text = "not an object" };
     if (is_absent(arguments) || (json_is_string(arguments) && json_string_length(arguments) == 0)) {
         object = json_object();
     } else if (json_is_string(arguments)) {
-        json_error_t why;
         object =
-            json_loadb(json_string_value(arguments), json_string_length(arguments), JSON_ALLOW_NUL, &why);
+            lw_json_load(json_string_value(arguments), json_string_length(arguments), JSON_ALLOW_NUL, &why);
     }
+    if (object == NULL && why.text[0] == '\0') return no_room(&at);
     if (!json_is_object(object)) {
         json_decref(object);
         return refuse(&at, "must be an object, or a string that spells one in JSON");
@@ -296,18 +298,20 @@ lw_result lw__chat_request_read(const char *request, size_t count, lw__chat_requ
         return lw__api_fail(error, LW_RESULT_BAD_INPUT, "", "the request is nested deeper than %d levels",
                             LW_LIMIT_TEMPLATE_DEPTH);
     json_error_t why;
-    out->root = json_loadb(request, count, JSON_ALLOW_NUL, &why);
+    out->root = lw_json_load(request, count, JSON_ALLOW_NUL, &why);
     out->messages = json_array();
     lw_result result;
-    if (out->root == NULL)
+    if (out->messages == NULL || (out->root == NULL && why.text[0] == '\0'))
+        result = lw__api_fail(error, LW_RESULT_NO_ROOM, "", "no memory for a request");
+    else if (out->root == NULL)
         result =
             lw__api_fail(error, LW_RESULT_BAD_INPUT, "", "the request is not JSON: line %d, column %d: %s",
                          why.line, why.column, why.text);
     else if (!json_is_object(out->root))
         result = lw__api_fail(error, LW_RESULT_BAD_INPUT, "", "the request is not a JSON object");
-    else if (out->messages == NULL)
-        result = lw__api_fail(error, LW_RESULT_NO_ROOM, "", "no memory for a request");
     else result = members_read(out, error);
+    if (result == LW_RESULT_OK && lw_json_take_failure())
+        result = lw__api_fail(error, LW_RESULT_NO_ROOM, "", "no memory for a request");
     if (result != LW_RESULT_OK) lw__chat_request_deinit(out);
     return result;
 }

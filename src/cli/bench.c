@@ -9,6 +9,7 @@
 #include "cli/verbs.h"
 
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/rng.h"
 
 #include <inttypes.h>
@@ -259,7 +260,7 @@ static void add_count(json_t *object, const char *name, uint64_t count)
 static void print_json(const bench *b, const char *name, const results *r)
 {
     json_t *object = json_object();
-    json_object_set_new(object, "model", json_string(name));
+    json_object_set_new(object, "model", lw_json_text(name, strlen(name)));
     json_object_set_new(object, "device", json_string(r->device));
     add_count(object, "prompt_tokens", b->prompt);
     add_count(object, "decode_tokens", b->decode);

@@ -2,6 +2,7 @@
 #include "cli/bench_url.h"
 
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/rng.h"
 
 #include <errno.h>
@@ -61,7 +62,8 @@ static void usage_read(const json_t *usage, timed *t)
 static lw_status line_hear(timed *t, const char *line, lw_diag *d)
 {
     if (strncmp(line, "data: {", 7) != 0) return LW_OK;
-    json_t *event = json_loads(line + 6, 0, NULL);
+    json_t *event = lw_json_load(line + 6, strlen(line + 6), 0, NULL);
+    if (event == NULL) return lw_fail(d, LW_IO, "the server sent an event that cannot be read: %.80s", line);
     const json_t *choice = json_array_get(json_object_get(event, "choices"), 0);
     const char *text = json_string_value(json_object_get(choice, "text"));
     const char *failure = json_string_value(json_object_get(json_object_get(event, "error"), "message"));

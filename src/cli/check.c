@@ -1,11 +1,13 @@
 /* `lanewise check`: judges and prints what check_run.c compared. */
 #include "cli/check.h"
 
+#include "base/json.h"
 #include "cli/verbs.h"
 
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #define RATIO_POOLED_MAX 1.05
 #define RATIO_PROMPT_MAX 1.15
@@ -29,7 +31,7 @@ LW_PRINTF(2, 3) static void broken(json_t *list, const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    json_array_append_new(list, json_string(text));
+    json_array_append_new(list, lw_json_text(text, strlen(text)));
 }
 
 static void judge_layer(const lw_check *check, uint32_t plane, json_t *list)

@@ -1,6 +1,7 @@
 /* Blocking sockets and as much of HTTP as the verbs need; see http_client.h. */
 #include "cli/http_client.h"
 
+#include "base/json.h"
 #include "base/limits.h"
 
 #include <errno.h>
@@ -212,7 +213,7 @@ static lw_status refuse(lw_http_call *call, lw_diag *d)
     const lw_status status = body_read(call, d);
     if (status != LW_OK) return status;
     const char *body = call->bytes.bytes + call->read_to;
-    json_t *root = json_loads(body, 0, NULL);
+    json_t *root = lw_json_load(body, strlen(body), 0, NULL);
     const char *text = json_string_value(json_object_get(json_object_get(root, "error"), "message"));
     lw_fail(d, LW_BAD_INPUT, "the server answered %u: %.500s", call->code, text != NULL ? text : body);
     json_decref(root);
@@ -253,6 +254,8 @@ lw_status lw_http_json(lw_http_call *call, json_t **out, lw_diag *d)
     if (status == LW_OK && call->code != 200) status = refuse(call, d);
     if (status != LW_OK) return status;
     json_error_t why;
-    *out = json_loadb(call->bytes.bytes + call->read_to, call->bytes.count - call->read_to, 0, &why);
-    return *out != NULL ? LW_OK : lw_fail(d, LW_BAD_INPUT, "the server's answer is not JSON: %s", why.text);
+    *out = lw_json_load(call->bytes.bytes + call->read_to, call->bytes.count - call->read_to, 0, &why);
+    if (*out != NULL) return LW_OK;
+    if (why.text[0] == '\0') return lw_fail(d, LW_NO_ROOM, "no memory for the server's answer");
+    return lw_fail(d, LW_BAD_INPUT, "the server's answer is not JSON: %s", why.text);
 }

@@ -2,6 +2,7 @@
  * whose config and tensors can be read. One JSON object is made first; the text for people is printed from
  * it.
  */
+#include "base/json.h"
 #include "cli/load.h"
 #include "cli/verbs.h"
 
@@ -17,6 +18,12 @@ static const char info_summary[] =
 
 static const char info_examples[] = "  lanewise info models/lfm3-mlx4\n"
                                     "  lanewise info models/lfm3-mlx4 --json\n";
+
+/* Paths and names of tensors may be any bytes. */
+static json_t *text_json(const char *text)
+{
+    return lw_json_text(text, strlen(text));
+}
 
 /* Adds one tensor or weight to the entry of its kind in list: {"name", "count", "bytes"}. */
 static void tally(json_t *list, const char *name, uint64_t bytes)
@@ -58,7 +65,7 @@ static void add_config(json_t *object, const lw_config *config, const char *name
 
 static void on_unused(void *context, const char *name)
 {
-    json_array_append_new(context, json_string(name));
+    json_array_append_new(context, text_json(name));
 }
 
 /* Whether a family records this checkpoint; its weights by format, and the tensors that it leaves. */
@@ -80,7 +87,7 @@ static void add_family(json_t *object, const lw_checkpoint *checkpoint)
     }
     lw_plan_deinit(&plan);
     json_object_set_new(object, "served", json_boolean(status == LW_OK));
-    if (status != LW_OK) json_object_set_new(object, "why", json_string(d.text));
+    if (status != LW_OK) json_object_set_new(object, "why", text_json(d.text));
     json_object_set_new(object, "formats", formats);
     json_object_set_new(object, "unused", unused);
 }
@@ -91,12 +98,12 @@ static void add_text(json_t *object, lw_loaded *model)
     if (lw_load_tokenizer(model, &d) == LW_OK) {
         json_object_set_new(object, "tokenizer_ids", json_integer(lw_tokenizer_id_count(model->tokenizer)));
     } else {
-        json_object_set_new(object, "tokenizer_error", json_string(d.text));
+        json_object_set_new(object, "tokenizer_error", text_json(d.text));
         if (lw_family_end_ids(model->checkpoint, model->end_ids, &model->end_id_count, NULL) != LW_OK) {
             model->end_id_count = 0;
         }
     }
-    if (lw_load_chat(model, &d) != LW_OK) json_object_set_new(object, "template_error", json_string(d.text));
+    if (lw_load_chat(model, &d) != LW_OK) json_object_set_new(object, "template_error", text_json(d.text));
     json_object_set_new(object, "template", json_boolean(model->chat != NULL));
     json_t *ends = json_array();
     for (size_t i = 0; i < model->end_id_count; i++) {
@@ -209,7 +216,7 @@ static json_t *describe(lw_loaded *model)
 {
     const lw_config *config = lw_checkpoint_config(model->checkpoint);
     json_t *object = json_object();
-    json_object_set_new(object, "model", json_string(lw_checkpoint_dir(model->checkpoint)));
+    json_object_set_new(object, "model", text_json(lw_checkpoint_dir(model->checkpoint)));
     add_config(object, config, "model_type", "model_type");
     add_config(object, config, "architectures", "architectures");
     add_config(object, config, "context", "max_position_embeddings");

@@ -65,11 +65,11 @@ lw_status lw_load_checkpoint(lw_loaded *loaded, const char *dir, lw_diag *d)
 lw_status lw_load_tokenizer(lw_loaded *loaded, lw_diag *d)
 {
     char path[LW_PATH_BYTES];
-    lw_status status = lw_path_join(path, lw_checkpoint_dir(loaded->checkpoint), "tokenizer.json", d);
+    lw_status status = lw_family_end_ids(loaded->checkpoint, loaded->end_ids, &loaded->end_id_count, d);
+    if (status == LW_OK)
+        status = lw_path_join(path, lw_checkpoint_dir(loaded->checkpoint), "tokenizer.json", d);
     if (status == LW_OK) status = lw_tokenizer_open(path, &loaded->tokenizer, d);
     if (status == LW_OK) status = lw_token_scratch_make(loaded->tokenizer, &loaded->scratch, d);
-    if (status == LW_OK)
-        status = lw_family_end_ids(loaded->checkpoint, loaded->end_ids, &loaded->end_id_count, d);
     return status;
 }
 

@@ -20,7 +20,7 @@ typedef struct lw_load_options {
 /* Zero it, open parts, close it; closing takes any state. */
 typedef struct lw_loaded {
     lw_checkpoint *checkpoint;
-    lw_tokenizer *tokenizer;
+    lw_tokenizer *tokenizer; /* NULL, as scratch is: not opened, or the model has none */
     lw_token_scratch *scratch;
     lw_chat_template *chat; /* NULL: the model has none */
     lw_engine *engine;
@@ -34,7 +34,8 @@ enum { LW_LOAD_OPTIONS_COUNT = 4 };
 size_t lw_load_options_table(lw_load_options *load, lw_option table[LW_LOAD_OPTIONS_COUNT]);
 
 lw_status lw_load_checkpoint(lw_loaded *loaded, const char *dir, lw_diag *d) LW_MUST_USE;
-/* The tokenizer, its scratch and the ids that end a reply. */
+/* The ids that end a reply, the tokenizer and its scratch. LW_NOT_FOUND, with the ids read, when there is no
+ * tokenizer.json. */
 lw_status lw_load_tokenizer(lw_loaded *loaded, lw_diag *d) LW_MUST_USE;
 /* The chat template; a model without one is LW_OK with chat == NULL. */
 lw_status lw_load_chat(lw_loaded *loaded, lw_diag *d) LW_MUST_USE;

@@ -1,6 +1,7 @@
 /* `lanewise receipts`: asks, compares, and prints one line for each law. */
 #include "cli/receipts.h"
 
+#include "base/json.h"
 #include "cli/load.h"
 #include "cli/receipts_model.h"
 #include "cli/receipts_url.h"
@@ -42,7 +43,8 @@ static json_t *receipt_json(const lw_receipt *receipt)
     if (receipt->evidence_name != NULL)
         json_object_set_new(object, receipt->evidence_name, json_integer((json_int_t)receipt->evidence));
     if (receipt->difference[0] != '\0')
-        json_object_set_new(object, "first_difference", json_string(receipt->difference));
+        json_object_set_new(object, "first_difference",
+                            lw_json_text(receipt->difference, strlen(receipt->difference)));
     return object;
 }
 

@@ -2,12 +2,15 @@
  */
 #include "cli/receipts_url.h"
 
+#include "base/json.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 static json_t *conversation(const lw_ask *ask)
 {
-    return json_loads(lw_receipt_cases[ask->item], 0, NULL);
+    const char *text = lw_receipt_cases[ask->item];
+    return lw_json_load(text, strlen(text), 0, NULL);
 }
 
 /* The conversation's ids as the server counts them. A new reference. */

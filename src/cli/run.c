@@ -162,6 +162,8 @@ static lw_status run_load_text(lw_run *run, const char *dir, lw_diag *d)
 {
     lw_status status = lw_load_checkpoint(&run->model, dir, d);
     if (status == LW_OK) status = lw_load_tokenizer(&run->model, d);
+    /* Ids in, ids out: the object's text is then null. */
+    if (status == LW_NOT_FOUND && run->ids_path != NULL && run->json) status = LW_OK;
     if (status == LW_OK && !run->raw && run->ids_path == NULL) status = lw_load_chat(&run->model, d);
     if (status == LW_OK) status = lw_run_sampling(run, d);
     return status;

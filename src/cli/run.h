@@ -23,11 +23,15 @@ lw_status lw_run_sampling(lw_run *run, lw_diag *d) LW_MUST_USE;
 
 /* ---- prompts ---- */
 
-/* A message for the history: {"role": role, "content": text}. NULL with a text when it is not UTF-8. */
-json_t *lw_run_message(const char *role, const char *text, size_t count, lw_diag *d) LW_MUST_USE;
+/* Adds {"role": role, "content": text} to messages; LW_BAD_INPUT when the text is not UTF-8. */
+lw_status lw_run_add_message(json_t *messages, const char *role, const char *text, size_t count,
+                             lw_diag *d) LW_MUST_USE;
 
 /* The messages through the chat template, as ids. out is empty before and owned by the caller. */
 lw_status lw_run_chat_ids(lw_run *run, const json_t *messages, lw_ids *out, lw_diag *d) LW_MUST_USE;
+
+/* True if bytes[0, count) are white space alone: no turn, but a slip. */
+bool lw_run_is_blank(const char *bytes, size_t count);
 
 /* The prompt that the options and standard input name: --ids, -p or standard input, --raw or the template. */
 lw_status lw_run_prompt_ids(lw_run *run, lw_ids *out, lw_diag *d) LW_MUST_USE;

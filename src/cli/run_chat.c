@@ -31,21 +31,16 @@ static turn_input read_turn(const lw_run *run, char **line, size_t *room, size_t
     return TURN_TEXT;
 }
 
-static bool history_add(json_t *history, json_t *message)
-{
-    return message != NULL && json_array_append_new(history, message) == 0;
-}
-
-static bool history_add_reply(json_t *history, const lw_reply *reply, lw_diag *d)
+static lw_status history_add_reply(json_t *history, const lw_reply *reply, lw_diag *d)
 {
     const char *text = reply->text.count > 0 ? reply->text.bytes : "";
     const lw_think_parts parts = lw_think_split(text, reply->text.count, reply->opened_by_prompt);
-    json_t *message = lw_run_message("assistant", parts.content, parts.content_bytes, d);
-    if (message != NULL && parts.reasoning != NULL) {
-        json_object_set_new(message, "reasoning_content",
-                            json_stringn(parts.reasoning, parts.reasoning_bytes));
-    }
-    return history_add(history, message);
+    const lw_status status = lw_run_add_message(history, "assistant", parts.content, parts.content_bytes, d);
+    if (status != LW_OK || parts.reasoning == NULL) return status;
+    json_t *message = json_array_get(history, json_array_size(history) - 1);
+    json_t *reasoning = json_stringn(parts.reasoning, parts.reasoning_bytes);
+    if (json_object_set_new(message, "reasoning_content", reasoning) == 0) return LW_OK;
+    return lw_fail(d, LW_NO_ROOM, "no memory for a reasoning of %zu bytes", parts.reasoning_bytes);
 }
 
 /* Answers the user's text and keeps both in the history. */
@@ -54,12 +49,11 @@ static lw_status take_turn(lw_run *run, json_t *history, const char *text, size_
 {
     lw_ids prompt = { .ids = NULL };
     lw_reply reply = { .seed = 0 };
-    lw_status status = LW_OK;
-    if (!history_add(history, lw_run_message("user", text, count, d))) status = LW_BAD_INPUT;
+    lw_status status = lw_run_add_message(history, "user", text, count, d);
     if (status == LW_OK) status = lw_run_chat_ids(run, history, &prompt, d);
     if (status == LW_OK) status = lw_run_reply(run, &prompt, &reply, d);
     if (status == LW_OK) lw_run_report(run, &reply);
-    if (status == LW_OK && !history_add_reply(history, &reply, d)) status = LW_BAD_INPUT;
+    if (status == LW_OK) status = history_add_reply(history, &reply, d);
     *reader_gone = reply.reader_gone;
     lw_reply_deinit(&reply);
     lw_ids_deinit(&prompt);
@@ -78,7 +72,7 @@ static int turns(lw_run *run, json_t *history)
     while (status == LW_OK && !reader_gone) {
         input = read_turn(run, &line, &room, &count);
         if (input != TURN_TEXT) break;
-        if (count > 0) status = take_turn(run, history, line, count, &reader_gone, &d);
+        if (!lw_run_is_blank(line, count)) status = take_turn(run, history, line, count, &reader_gone, &d);
     }
     free(line);
     if (status != LW_OK) return lw_term_error("%s", d.text);
@@ -93,7 +87,7 @@ int lw_run_chat(lw_run *run)
     json_t *history = json_array();
     int code = LW_EXIT_OK;
     const char *system = run->system;
-    if (system != NULL && !history_add(history, lw_run_message("system", system, strlen(system), &d))) {
+    if (system != NULL && lw_run_add_message(history, "system", system, strlen(system), &d) != LW_OK) {
         code = lw_term_error("%s", d.text);
     }
     if (code == LW_EXIT_OK) code = turns(run, history);

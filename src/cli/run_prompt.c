@@ -1,24 +1,26 @@
 /* Prompts of `lanewise run`: from an option, a file or standard input to ids. */
 #include "cli/run.h"
 
+#include "base/json.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-json_t *lw_run_message(const char *role, const char *text, size_t count, lw_diag *d)
+lw_status lw_run_add_message(json_t *messages, const char *role, const char *text, size_t count, lw_diag *d)
 {
     json_t *content = json_stringn(text, count);
-    if (content == NULL) {
-        lw_fail(d, LW_BAD_INPUT,
-                "the %s message is not valid UTF-8; convert it, or use --raw, which replaces broken bytes",
-                role);
-        return NULL;
+    if (content == NULL && !lw_json_take_failure()) {
+        return lw_fail(d, LW_BAD_INPUT,
+                       "the %s message is not valid UTF-8; convert it, or use --raw, which replaces broken "
+                       "bytes",
+                       role);
     }
-    json_t *message = json_pack("{s:s, s:o}", "role", role, "content", content);
-    if (message == NULL) lw_fail(d, LW_NO_ROOM, "no memory for a message of %zu bytes", count);
-    return message;
+    if (json_array_append_new(messages, json_pack("{s:s, s:o}", "role", role, "content", content)) == 0)
+        return LW_OK;
+    return lw_fail(d, LW_NO_ROOM, "no memory for a message of %zu bytes", count);
 }
 
 static lw_status encode(lw_run *run, lw_text text, const lw_encode_options *options, lw_ids *out, lw_diag *d)
@@ -57,14 +59,8 @@ static lw_status one_turn(lw_run *run, const char *text, size_t count, lw_ids *o
     json_t *messages = json_array();
     const char *system = run->system;
     lw_status status = LW_OK;
-    if (system != NULL) {
-        json_t *message = lw_run_message("system", system, strlen(system), d);
-        if (message == NULL || json_array_append_new(messages, message) != 0) status = LW_BAD_INPUT;
-    }
-    if (status == LW_OK) {
-        json_t *message = lw_run_message("user", text, count, d);
-        if (message == NULL || json_array_append_new(messages, message) != 0) status = LW_BAD_INPUT;
-    }
+    if (system != NULL) status = lw_run_add_message(messages, "system", system, strlen(system), d);
+    if (status == LW_OK) status = lw_run_add_message(messages, "user", text, count, d);
     if (status == LW_OK) status = lw_run_chat_ids(run, messages, out, d);
     json_decref(messages);
     return status;
@@ -107,8 +103,10 @@ static lw_status file_ids(const char *path, lw_ids *out, lw_diag *d)
     if (!is_stdin) close(file);
     if (status != LW_OK) return status;
     json_error_t error;
-    json_t *list = json_loadb(bytes, count, 0, &error);
-    if (list == NULL) {
+    json_t *list = lw_json_load(bytes, count, 0, &error);
+    if (list == NULL && error.text[0] == '\0') {
+        status = lw_fail(d, LW_NO_ROOM, "%s: no memory to read it", name);
+    } else if (list == NULL) {
         status = lw_fail(d, LW_BAD_INPUT, "%s: line %d: %s; expected a JSON list of token ids", name,
                          error.line, error.text);
     } else {
@@ -117,6 +115,13 @@ static lw_status file_ids(const char *path, lw_ids *out, lw_diag *d)
     json_decref(list);
     free(bytes);
     return status;
+}
+
+bool lw_run_is_blank(const char *bytes, size_t count)
+{
+    size_t at = 0;
+    while (at < count && memchr(" \t\n\v\f\r", bytes[at], 6) != NULL) at++;
+    return at == count;
 }
 
 lw_status lw_run_prompt_ids(lw_run *run, lw_ids *out, lw_diag *d)
@@ -130,7 +135,13 @@ lw_status lw_run_prompt_ids(lw_run *run, lw_ids *out, lw_diag *d)
     /* A turn is what was said: the line end that echo adds is not part of it. A raw prompt is taken to the
      * byte. */
     if (!run->raw && count > 0 && bytes[count - 1] == '\n') count--;
-    status = text_ids(run, bytes, count, out, d);
+    if (run->raw ? count == 0 : lw_run_is_blank(bytes, count)) {
+        status = lw_fail(d, LW_BAD_INPUT,
+                         "standard input is %s; give -p TEXT, --ids FILE, --chat, or text on standard input",
+                         count == 0 ? "empty" : "white space alone");
+    } else {
+        status = text_ids(run, bytes, count, out, d);
+    }
     free(bytes);
     return status;
 }

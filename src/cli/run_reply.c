@@ -17,7 +17,7 @@ typedef struct printer {
     lw_detokenizer detokenizer;
     lw_buf piece; /* text that one token completed */
     lw_think think;
-    int32_t think_open_id, think_close_id; /* -1: the vocabulary has none */
+    int32_t think_open_id, think_close_id; /* -1: none */
     lw_progress_line line;
     lw_status status; /* of the printer itself */
 } printer;
@@ -70,6 +70,7 @@ static bool on_token(void *context, int32_t id)
     printer *p = context;
     p->status = lw_ids_append(&p->reply->ids, id);
     if (p->status != LW_OK) return false;
+    if (p->run->model.tokenizer == NULL) return !lw_interrupted();
     /* Think tags are shown whether or not the tokenizer calls them special: they part the reply. */
     p->detokenizer.show_specials = id == p->think_open_id || id == p->think_close_id;
     if (!is_end(p, id)) {
@@ -92,7 +93,7 @@ static bool prompt_opens_think(const lw_run *run, const lw_ids *prompt)
     char tail[PROMPT_TAIL_BYTES];
     size_t count = 0;
     const size_t first = prompt->count > PROMPT_TAIL_IDS ? prompt->count - PROMPT_TAIL_IDS : 0;
-    for (size_t i = first; i < prompt->count; i++) {
+    for (size_t i = first; run->model.tokenizer != NULL && i < prompt->count; i++) {
         const lw_text bytes = lw_tokenizer_bytes(run->model.tokenizer, prompt->ids[i]);
         if (bytes.count > sizeof tail - count) count = 0;
         if (bytes.count > sizeof tail) continue;
@@ -102,24 +103,29 @@ static bool prompt_opens_think(const lw_run *run, const lw_ids *prompt)
     return lw_think_ends_open(tail, count);
 }
 
+/* The id of a think tag; -1: the vocabulary has none. */
+static int32_t tag_id(const lw_run *run, const char *tag)
+{
+    return run->model.tokenizer != NULL ? lw_tokenizer_find(run->model.tokenizer, tag) : -1;
+}
+
 /* The reply's limit, or LW_BAD_INPUT when the prompt does not fit. */
 static lw_status tokens_limit(const lw_run *run, size_t prompt_tokens, uint32_t *limit, lw_diag *d)
 {
     const uint32_t context = lw_engine_context(run->model.engine);
     const uint32_t model = lw_family_context(run->model.checkpoint);
     if (prompt_tokens == 0) return lw_fail(d, LW_BAD_INPUT, "the prompt has no tokens; give some text");
-    if (prompt_tokens > context) {
+    if (prompt_tokens >= context) {
         char hint[96] = "";
         if (model != 0) snprintf(hint, sizeof hint, "; this model was made for up to %u", model);
         return lw_fail(d, LW_BAD_INPUT,
-                       "the prompt has %zu tokens, more than the context of %u; --context N sets it%s",
+                       "the prompt has %zu tokens, which leaves no room for a reply in the context of %u; "
+                       "--context N sets it%s",
                        prompt_tokens, context, hint);
     }
-    /* The last token of a reply takes no position: a full context still gives one. */
     const uint32_t left = context - (uint32_t)prompt_tokens;
     const uint32_t asked = run->tokens_max != 0 ? run->tokens_max : TOKENS_DEFAULT;
     *limit = asked < left ? asked : left;
-    if (*limit == 0) *limit = 1;
     return LW_OK;
 }
 
@@ -174,8 +180,8 @@ lw_status lw_run_reply(lw_run *run, const lw_ids *prompt, lw_reply *reply, lw_di
         .run = run,
         .reply = reply,
         .think = { .inside = reply->opened_by_prompt },
-        .think_open_id = lw_tokenizer_find(run->model.tokenizer, LW_THINK_OPEN),
-        .think_close_id = lw_tokenizer_find(run->model.tokenizer, LW_THINK_CLOSE),
+        .think_open_id = tag_id(run, LW_THINK_OPEN),
+        .think_close_id = tag_id(run, LW_THINK_CLOSE),
         .line = lw_progress_line_make(&run->term, "reading the prompt"),
     };
     lw_buf_init(&p.piece, 0);
@@ -217,7 +223,7 @@ static double decode_rows(const lw_generate_result *result)
     return result->tokens > 1 ? (double)(result->tokens - 1) : 0.0;
 }
 
-static json_t *report_object(const lw_reply *reply)
+static json_t *report_object(const lw_run *run, const lw_reply *reply)
 {
     const lw_generate_result *result = &reply->result;
     char sha[LW_TOKEN_SHA_CHARS + 1];
@@ -228,9 +234,10 @@ static json_t *report_object(const lw_reply *reply)
                                 "decode_ms", (double)result->decode_ns * 1e-6, "prompt_tok_s",
                                 per_second(result->prompt_rows, result->prompt_ns), "decode_tok_s",
                                 per_second(decode_rows(result), result->decode_ns));
-    const char *text = reply->text.count > 0 ? reply->text.bytes : "";
-    return json_pack("{s:o, s:s%, s:s, s:s, s:I, s:I, s:o}", "ids", ids, "text", text, reply->text.count,
-                     "token_sha", sha, "finish", finish_name(result->finish), "prompt_tokens",
+    const char *bytes = reply->text.count > 0 ? reply->text.bytes : "";
+    json_t *text = run->model.tokenizer != NULL ? json_stringn(bytes, reply->text.count) : json_null();
+    return json_pack("{s:o, s:o, s:s, s:s, s:I, s:I, s:o}", "ids", ids, "text", text, "token_sha", sha,
+                     "finish", finish_name(result->finish), "prompt_tokens",
                      (json_int_t)reply->prompt_tokens, "seed", (json_int_t)reply->seed, "timings", timings);
 }
 
@@ -238,7 +245,7 @@ void lw_run_report(const lw_run *run, const lw_reply *reply)
 {
     const lw_generate_result *result = &reply->result;
     if (run->json) {
-        lw_out_json(report_object(reply));
+        lw_out_json(report_object(run, reply));
         return;
     }
     if (reply->reader_gone) return;

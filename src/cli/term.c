@@ -2,9 +2,11 @@
 #include "cli/term.h"
 
 #include "base/buf.h"
+#include "base/json.h"
 #include "base/size.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -52,6 +54,14 @@ bool lw_interrupt_wait_input(void)
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return !lw_interrupted();
+}
+
+void lw_streams_guard(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        /* The wrong way round, so that using it fails as using a closed stream does. */
+        if (fcntl(fd, F_GETFD) < 0) (void)open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+    }
 }
 
 lw_term lw_term_make(const char *no_color)
@@ -124,8 +134,8 @@ static int dump_chunk(const char *bytes, size_t count, void *context)
 bool lw_out_json(json_t *object)
 {
     /* Twelve digits: a double as text that people read, without the noise of the last bits. */
-    const bool done =
-        object != NULL && json_dump_callback(object, dump_chunk, NULL, JSON_REAL_PRECISION(12)) == 0;
+    const bool done = object != NULL && !lw_json_has_failed() &&
+                      json_dump_callback(object, dump_chunk, NULL, JSON_REAL_PRECISION(12)) == 0;
     json_decref(object);
     return done && lw_out_write("\n", 1);
 }
@@ -138,6 +148,7 @@ static bool reader_is_gone(void)
 
 int lw_out_finish(int exit_code)
 {
+    if (lw_json_has_failed()) exit_code = lw_term_error("no memory for a JSON object");
     errno = 0;
     const bool failed = fflush(stdout) != 0 || ferror(stdout) != 0;
     if (!failed || reader_is_gone()) return exit_code;

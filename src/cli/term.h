@@ -23,6 +23,10 @@ typedef struct lw_term {
     const char *cache_home, *home; /* XDG_CACHE_HOME and HOME, or NULL */
 } lw_term;
 
+/* First of all: opens what the caller closed of the standard streams, so that no other file or connection
+ * gets their numbers, and what is meant for them. */
+void lw_streams_guard(void);
+
 /* no_color: the value of NO_COLOR, or NULL. Any text but the empty one switches colours off. */
 lw_term lw_term_make(const char *no_color);
 
@@ -53,8 +57,8 @@ bool lw_interrupt_wait_input(void);
  * stream keeps the mark, so lw_out_finish reports it even where a caller does not look. */
 bool lw_out_write(const char *bytes, size_t count);
 
-/* Prints one JSON object and a line end to standard output and frees it. False as above, or memory ran out.
- */
+/* Prints one JSON object and a line end to standard output and frees it. False as above, or memory ran out
+ * and nothing was printed: then lw_out_finish says so. */
 bool lw_out_json(json_t *object);
 
 /* Flushes standard output at the end of the process and turns exit_code into the final one. */

@@ -367,7 +367,8 @@ static bool is_end(const lw_generate_options *options, int32_t id)
     return false;
 }
 
-/* Draws, tells, and feeds each token back until something ends the reply; the last one is not committed. */
+/* Draws, tells, and feeds each token back until something ends the reply; the last one is not committed, but
+ * counts against the context as the others do. */
 static lw_status reply_draw(lw_stream *stream, const lw_generate_options *options, int32_t *reply,
                             lw_generate_result *result, lw_diag *d)
 {
@@ -388,7 +389,7 @@ static lw_status reply_draw(lw_stream *stream, const lw_generate_options *option
             return LW_OK;
         }
         if (result->finish == LW_FINISH_END || result->tokens == options->tokens_max) return LW_OK;
-        if (stream->committed == engine->context) return LW_OK;
+        if (stream->committed + 1 == engine->context) return LW_OK;
         status = lw_stream_forward(stream, &id, 1, LW_WANTED_LAST, d);
         if (status != LW_OK) return status;
         lw_stream_commit(stream, 1);
@@ -402,9 +403,12 @@ lw_status lw_generate(lw_stream *stream, const int32_t *prompt, uint32_t prompt_
 {
     *result = (lw_generate_result){ .finish = LW_FINISH_LENGTH };
     if (prompt_count == 0) return lw_fail(d, LW_BAD_INPUT, "the prompt has no tokens");
-    if (prompt_count > stream->engine->context) {
-        return lw_fail(d, LW_BAD_INPUT, "the prompt has %u tokens and the context %u; --context N sets it",
-                       prompt_count, stream->engine->context);
+    const uint32_t context = stream->engine->context, least = options->tokens_max > 0;
+    if (prompt_count > context || least > context - prompt_count) {
+        return lw_fail(d, LW_BAD_INPUT,
+                       "the prompt has %u tokens and the reply wants at least %u, but the context has %u; "
+                       "--context N sets it",
+                       prompt_count, least, context);
     }
     /* The last prompt row is always computed: its logits are needed. */
     if (common_prefix(stream, prompt, prompt_count) < stream->committed ||

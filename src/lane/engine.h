@@ -108,8 +108,9 @@ typedef struct lw_generate_result {
 } lw_generate_result;
 
 /* Makes stream equal to prompt[0, prompt_count) (keeping what it already holds when that is a prefix), then
- * draws up to tokens_max tokens into reply (room for tokens_max). The prompt and the reply must fit the
- * context: a reply that reaches the context's end finishes with LENGTH. On failure *result says how far it
+ * draws up to tokens_max tokens into reply (room for tokens_max). Prompt and reply together
+ * have at most context tokens, as everywhere: a reply that reaches it finishes with LENGTH, and a prompt that
+ * leaves no room for one token is LW_BAD_INPUT. On failure *result says how far it
  * came. */
 lw_status lw_generate(lw_stream *stream, const int32_t *prompt, uint32_t prompt_count,
                       const lw_generate_options *options, int32_t *reply, lw_generate_result *result,

@@ -3,6 +3,7 @@
  *      must be in its shard.
  *   2. Else, with model.safetensors: that file.
  *   3. Else every *.safetensors except ref64.safetensors, adapter* and side files.
+ *   Unfinished downloads beside them are an error: some tools write holes into the file itself.
  *   4. In each case side files too: mtp*.safetensors and model_extra_tensors.safetensors carry draft heads
  *      that converters leave out. A tensor of mtp*.safetensors whose name does not begin with "mtp." gets
  *      that in front.
@@ -191,6 +192,35 @@ static lw_status list_from_folder(lw_checkpoint *c, bool is_side, lw_diag *d)
     return status;
 }
 
+/* What downloaders put behind the name of a file that is not whole. */
+static bool is_unfinished(const char *name)
+{
+    static const char *const endings[] = { ".incomplete", ".part", ".partial", ".aria2", ".crdownload" };
+    for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++)
+        if (has_ending(name, endings[i])) return true;
+    return false;
+}
+
+/* Refuses a folder with an unfinished download whose name has part in it. */
+static lw_status check_finished(const lw_checkpoint *c, const char *part, lw_diag *d)
+{
+    char found[FILE_NAME_BYTES_MAX + 1] = "";
+    const struct dirent *entry;
+    DIR *folder = opendir(c->dir);
+    if (folder == NULL) return lw_fail(d, LW_IO, "%s: %s", c->dir, strerror(errno));
+    while ((entry = readdir(folder)) != NULL) {
+        const char *name = entry->d_name;
+        if (!is_unfinished(name) || strstr(name, part) == NULL) continue;
+        if (found[0] == '\0' || strcmp(name, found) < 0) snprintf(found, sizeof found, "%s", name);
+    }
+    closedir(folder);
+    if (found[0] == '\0') return LW_OK;
+    return lw_fail(d, LW_NOT_FOUND,
+                   "%s: half a download: %s is not finished; let it end, or remove that file if it is a "
+                   "leftover and the folder is whole without it",
+                   c->dir, found);
+}
+
 static int compare_shards(const void *a, const void *b)
 {
     return strcmp(((const shard *)a)->name, ((const shard *)b)->name);
@@ -198,10 +228,13 @@ static int compare_shards(const void *a, const void *b)
 
 static lw_status list_shards(lw_checkpoint *c, lw_diag *d)
 {
-    lw_status status;
+    lw_status status = check_finished(c, ".safetensors.", d);
+    if (status != LW_OK) return status;
     if (has_entry(c, index_name)) status = list_from_index(c, d);
     else if (has_entry(c, whole_name)) status = add_shard(c, whole_name, false, d);
     else status = list_from_folder(c, false, d);
+    if (status != LW_OK) return status;
+    if (c->shard_count == 0) status = check_finished(c, "", d);
     if (status != LW_OK) return status;
     if (c->shard_count == 0)
         return lw_fail(d, LW_NOT_FOUND, "%s: the folder has no *.safetensors with weights", c->dir);

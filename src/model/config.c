@@ -2,6 +2,7 @@
  * with it. */
 #include "model/config.h"
 
+#include "base/json.h"
 #include "base/limits.h"
 #include "model/file.h"
 
@@ -89,11 +90,11 @@ static size_t wrap_bare_floats(const char *json, size_t count, char *out)
 static json_t *load_json(const char *json, size_t count, json_error_t *error)
 {
     if (memmem(json, count, "Infinity", 8) == NULL && memmem(json, count, "NaN", 3) == NULL)
-        return json_loadb(json, count, JSON_REJECT_DUPLICATES, error);
+        return lw_json_load(json, count, JSON_REJECT_DUPLICATES, error);
     char *wrapped = malloc(count * BARE_GROWTH + 1);
     if (wrapped == NULL) return NULL;
     const size_t bytes = wrap_bare_floats(json, count, wrapped);
-    json_t *root = json_loadb(wrapped, bytes, JSON_REJECT_DUPLICATES, error);
+    json_t *root = lw_json_load(wrapped, bytes, JSON_REJECT_DUPLICATES, error);
     free(wrapped);
     return root;
 }

@@ -3,6 +3,8 @@
  */
 #include "model/quant_config.h"
 
+#include "base/json.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -107,7 +109,7 @@ lw_status lw__quant_config_module(const lw_quant_config *config, const char *pat
 lw_status lw__quant_parse(const char *json, const char *file, lw_quant *out, lw_diag *d)
 {
     json_error_t error = { .text = "" };
-    json_t *object = json_loads(json, JSON_REJECT_DUPLICATES, &error);
+    json_t *object = lw_json_load(json, strlen(json), JSON_REJECT_DUPLICATES, &error);
     if (object == NULL && error.text[0] == '\0') /* nothing is wrong with the text itself */
         return lw_fail(d, LW_NO_ROOM, "%s: no memory to read __metadata__ \"quantization\"", file);
     if (!json_is_object(object)) {

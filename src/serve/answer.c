@@ -14,30 +14,6 @@ static double ms_of(uint64_t ns)
     return (double)ns / 1e6;
 }
 
-json_t *lw__json_text(const char *bytes, size_t count)
-{
-    json_t *text = json_stringn(bytes, count);
-    if (text != NULL) return text;
-    lw_buf buf;
-    lw_buf_init(&buf, 0);
-    lw_status status = LW_OK;
-    for (size_t at = 0; at < count && status == LW_OK;) {
-        /* The longest valid code point here: 4 bytes at most. */
-        size_t bytes_here = 0;
-        for (size_t k = 1; k <= 4 && at + k <= count && bytes_here == 0; k++) {
-            json_t *one = json_stringn(bytes + at, k);
-            if (one != NULL) bytes_here = k;
-            json_decref(one);
-        }
-        status = bytes_here > 0 ? lw_buf_append(&buf, bytes + at, bytes_here) :
-                                  lw_buf_append_text(&buf, "\xEF\xBF\xBD");
-        at += bytes_here > 0 ? bytes_here : 1;
-    }
-    if (status == LW_OK) text = json_stringn(buf.bytes, buf.count);
-    lw_buf_deinit(&buf);
-    return text;
-}
-
 double lw__logprob(float logprob)
 {
     return isfinite(logprob) ? (double)logprob : -9999.0;

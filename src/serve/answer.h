@@ -48,9 +48,6 @@ void lw_answer_gone(lw_conn *conn);
 /* Called now and then: a stream that has been silent for long gets a comment. */
 void lw_answer_tick(lw_conn *conn, uint64_t now_ns);
 
-/* A JSON string of bytes that may not be UTF-8: what is not becomes U+FFFD. */
-json_t *lw__json_text(const char *bytes, size_t count) LW_MUST_USE;
-
 /* JSON has no infinities: what no token can have stands for minus infinity. */
 double lw__logprob(float logprob);
 

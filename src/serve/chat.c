@@ -1,12 +1,14 @@
 /* The shape of chat replies: chat.completion and chat.completion.chunk. */
 #include "serve/answer.h"
 
+#include "base/json.h"
+
 #include <string.h>
 
 static void set_text(json_t *object, const char *name, const lw_buf *text)
 {
     if (object != NULL && text != NULL)
-        json_object_set_new(object, name, lw__json_text(text->count > 0 ? text->bytes : "", text->count));
+        json_object_set_new(object, name, lw_json_text(text->count > 0 ? text->bytes : "", text->count));
 }
 
 /* {"content": [...]} or null. */
@@ -40,7 +42,7 @@ static json_t *token_object(const lw_model *model, int32_t id, float logprob)
     const char *bytes = lw_text_of_id(model, id, &count);
     json_t *list = json_array();
     for (size_t i = 0; i < count; i++) json_array_append_new(list, json_integer((unsigned char)bytes[i]));
-    return json_pack("{s:o, s:f, s:o, s:i}", "token", lw__json_text(bytes != NULL ? bytes : "", count),
+    return json_pack("{s:o, s:f, s:o, s:i}", "token", lw_json_text(bytes != NULL ? bytes : "", count),
                      "logprob", lw__logprob(logprob), "bytes", list, "id", (int)id);
 }
 

@@ -1,12 +1,14 @@
 /* The shape of completions: text_completion, whole and in chunks. */
 #include "serve/answer.h"
 
+#include "base/json.h"
+
 #include <string.h>
 
 static json_t *completion_choice(const lw_choice *choice)
 {
     const bool has_text = choice->content != NULL && choice->content->count > 0;
-    json_t *text = has_text ? lw__json_text(choice->content->bytes, choice->content->count) : json_string("");
+    json_t *text = has_text ? lw_json_text(choice->content->bytes, choice->content->count) : json_string("");
     json_t *logprobs = choice->logprobs == NULL ? json_null() : json_incref(choice->logprobs);
     return json_pack("{s:i, s:o, s:s?, s:o}", "index", 0, "text", text, "finish_reason", choice->finish,
                      "logprobs", logprobs);
@@ -15,7 +17,7 @@ static json_t *completion_choice(const lw_choice *choice)
 static json_t *token_text(const lw_model *model, int32_t id, size_t *count)
 {
     const char *bytes = lw_text_of_id(model, id, count);
-    return lw__json_text(bytes != NULL ? bytes : "", *count);
+    return lw_json_text(bytes != NULL ? bytes : "", *count);
 }
 
 /* {"text": logprob, ...}: what JSON can say; of two tokens with one text the better one stands. */

@@ -4,6 +4,7 @@
 #include "serve/http.h"
 
 #include "base/clock.h"
+#include "base/json.h"
 #include "serve/answer.h"
 #include "serve/routes.h"
 
@@ -141,6 +142,10 @@ static void send_json(lw_conn *conn, int code, const char *headers, json_t *body
 {
     char *text = body == NULL ? NULL : json_dumps(body, JSON_COMPACT);
     json_decref(body);
+    if (lw_json_take_failure()) { /* members may be missing */
+        free(text);
+        text = NULL;
+    }
     char none[] =
         "{\"error\":{\"message\":\"no memory\",\"type\":\"server_error\",\"param\":null,\"code\":null}}";
     const lw_buf view = { .bytes = text != NULL ? text : none, .count = strlen(text != NULL ? text : none) };

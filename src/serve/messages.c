@@ -3,6 +3,8 @@
  */
 #include "serve/request.h"
 
+#include "base/json.h"
+
 #include <string.h>
 
 static bool read_tool_choice(const json_t *root, json_t *variables, lw_failure *failure)
@@ -66,7 +68,7 @@ bool lw__request_messages(lw_request *request, const json_t *root, lw_failure *f
     if (is_read) {
         request->chat = json_dumps(out, JSON_COMPACT);
         request->chat_count = request->chat == NULL ? 0 : strlen(request->chat);
-        is_read = request->chat != NULL || lw__request_no_room(failure);
+        is_read = (request->chat != NULL && !lw_json_take_failure()) || lw__request_no_room(failure);
     }
     json_decref(out);
     return is_read;

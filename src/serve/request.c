@@ -1,6 +1,7 @@
 /* The table of fields; see request.h. */
 #include "serve/request.h"
 
+#include "base/json.h"
 #include "base/limits.h"
 
 #include <math.h>
@@ -238,10 +239,12 @@ static bool read_root(lw_request *request, const json_t *root, const lw_request_
 static json_t *parse(const char *body, size_t count, lw_failure *failure)
 {
     json_error_t error;
-    json_t *root = json_loadb(body, count, 0, &error);
+    json_t *root = lw_json_load(body, count, 0, &error);
     if (root == NULL && json_error_code(&error) == json_error_numeric_overflow)
-        root = json_loadb(body, count, JSON_DECODE_INT_AS_REAL, &error);
-    if (root == NULL)
+        root = lw_json_load(body, count, JSON_DECODE_INT_AS_REAL, &error);
+    if (root == NULL && error.text[0] == '\0')
+        lw__request_no_room(failure);
+    else if (root == NULL)
         lw_failure_set(failure, 400, "invalid_json", "the body is not JSON: line %d, column %d: %s",
                        error.line, error.column, error.text);
     return root;

@@ -1,6 +1,8 @@
 /* From a body to a prompt; see workers.h. */
 #include "serve/workers.h"
 
+#include "base/json.h"
+
 #include <string.h>
 
 static bool make_prompt(const lw_workers *workers, lw_job *job, lw_failure *failure)
@@ -92,7 +94,10 @@ static bool answer(const lw_workers *workers, lw_job *job, lw_failure *failure)
                                                         detokenize_answer(workers, job);
     char *text = object == NULL ? NULL : json_dumps(object, JSON_COMPACT);
     json_decref(object);
-    if (text == NULL) return lw_failure_set(failure, 503, "no_room", "no memory for the answer");
+    if (lw_json_take_failure() || text == NULL) {
+        free(text);
+        return lw_failure_set(failure, 503, "no_room", "no memory for the answer");
+    }
     lw_bridge_tell_one(workers->bridge, job, LW_NEWS_ANSWER, text, strlen(text));
     free(text);
     return true;

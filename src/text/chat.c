@@ -1,6 +1,7 @@
 /* Chat templates of model folders, rendered by text/jinja; see chat.h. */
 #include "text/chat.h"
 
+#include "base/json.h"
 #include "base/limits.h"
 #include "text/jinja/jinja.h"
 
@@ -79,7 +80,7 @@ static lw_status read_json(const char *model_dir, const char *file, json_t **out
     if (status == LW_OK) status = read_file(path, &text, d);
     if (status == LW_OK) {
         json_error_t error = { .text = "" };
-        *out = json_loadb(text.bytes == NULL ? "" : text.bytes, text.count, 0, &error);
+        *out = lw_json_load(text.bytes == NULL ? "" : text.bytes, text.count, 0, &error);
         if (*out == NULL && error.text[0] == '\0') /* nothing is wrong with the text itself */
             status = lw_fail(d, LW_NO_ROOM, "%s: no memory to read it", path);
         else if (*out == NULL)

@@ -4,6 +4,7 @@
  */
 #include "text/tokenizer_internal.h"
 
+#include "base/json.h"
 #include "base/size.h"
 #include "model/file.h"
 
@@ -388,7 +389,7 @@ lw_status lw_tokenizer_parse(const char *json, size_t count, const char *name, l
     const lw_status pointer = lw__lfs_check(name, json, count, d);
     if (pointer != LW_OK) return pointer;
     json_error_t error = { .text = "" };
-    json_t *root = json_loadb(json, count, JSON_REJECT_DUPLICATES, &error);
+    json_t *root = lw_json_load(json, count, JSON_REJECT_DUPLICATES, &error);
     if (root == NULL && error.text[0] == '\0') /* nothing is wrong with the text itself */
         return lw_fail(d, LW_NO_ROOM, "%s: no memory to read it", name);
     if (root == NULL) {

@@ -79,6 +79,13 @@ def on_terminal(args, env=None, stdin=subprocess.DEVNULL):
     return process, main
 
 
+def links(folder, *without):
+    """A folder of links to the model's files, less some."""
+    for path in glob.glob(MODEL + "/*"):
+        if os.path.basename(path) not in without:
+            os.symlink(path, os.path.join(folder, os.path.basename(path)))
+
+
 # ---- usage ----
 
 
@@ -229,6 +236,54 @@ def test_wrong_ids(text, error):
 
 
 @needs_model
+def test_ids_in_and_ids_out_need_no_tokenizer(tmp_path):
+    links(tmp_path, "tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
+    ids = json.dumps(ids_of("<|startoftext|><|im_start|>user\nCount to five.<|im_end|>\n")).encode()
+    args = ["--ids", "-", "--threads", "1", "--max-tokens", "20"]
+    whole = reply("--ids", "-", "--max-tokens", "20", data=ids)
+    done = lanewise("run", str(tmp_path), *args, "--json", data=ids)
+    assert done.returncode == 0, done.stderr.decode()
+    found = json.loads(done.stdout)
+    assert found["text"] is None and found["ids"]
+    assert {**found, "text": 0, "timings": 0} == {**whole, "text": 0, "timings": 0}
+    for more in (args, ["-p", "x"]):  # text needs it
+        done = lanewise("run", str(tmp_path), *more, data=ids)
+        assert done.returncode == 1 and done.stdout == b""
+        assert b"tokenizer.json: No such file" in done.stderr
+    (tmp_path / "tokenizer.json").write_text("{")  # one that is there must be right
+    done = lanewise("run", str(tmp_path), *args, "--json", data=ids)
+    assert done.returncode == 1 and b"tokenizer.json" in done.stderr
+
+
+@needs_model
+@pytest.mark.parametrize("args, data, text", [
+    ([], b"", "is empty"), ([], b" \r\n\t\n", "is white space alone"), (["--raw"], b"", "is empty"),
+])
+def test_standard_input_without_a_prompt(args, data, text):
+    done = lanewise("run", MODEL, *args, data=data)
+    assert done.returncode == 1 and done.stdout == b""
+    assert f"lanewise: standard input {text}; give -p TEXT" in done.stderr.decode()
+
+
+@needs_model
+def test_white_space_is_a_raw_prompt_but_no_turn():
+    assert reply("--raw", "--max-tokens", "1", data=b" \n")["prompt_tokens"] == len(ids_of(" \n"))
+    done = lanewise("run", MODEL, "--chat", "--max-tokens", "1", data=b" \n\t\n")
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+@needs_model
+@pytest.mark.parametrize("without", [["model.safetensors"], []])
+def test_half_a_download_is_named(tmp_path, without):
+    links(tmp_path, *without)
+    (tmp_path / "model.safetensors.incomplete").write_bytes(b"x")
+    for verb in ("run", "info"):
+        done = lanewise(verb, str(tmp_path), data=b"x")
+        assert done.returncode == 1
+        assert "half a download: model.safetensors.incomplete is not finished" in done.stderr.decode()
+
+
+@needs_model
 def test_missing_ids_file():
     done = lanewise("run", MODEL, "--ids", "/no/such/file")
     assert done.returncode == 1
@@ -271,9 +326,7 @@ def test_sampling_options():
     ({}, ["--temperature", "0"]),
 ])
 def test_defaults_come_from_the_generation_config(tmp_path, config, same_as):
-    for path in glob.glob(MODEL + "/*"):
-        if not path.endswith(("generation_config.json", "ref64.safetensors")):
-            os.symlink(path, tmp_path / os.path.basename(path))
+    links(tmp_path, "generation_config.json", "ref64.safetensors")
     (tmp_path / "generation_config.json").write_text(json.dumps(config))
     args = ["-p", "Tell me about the sea.", "--max-tokens", "30", "--ignore-eos", "--json"]
     done = lanewise("run", str(tmp_path), *args)
@@ -291,9 +344,7 @@ def test_defaults_come_from_the_generation_config(tmp_path, config, same_as):
     ("generation_config.json", {"min_p": 5}),
 ])
 def test_numbers_that_mean_nothing_are_refused_by_name(tmp_path, name, change):
-    for path in glob.glob(MODEL + "/*"):
-        if not path.endswith((name, "ref64.safetensors")):
-            os.symlink(path, tmp_path / os.path.basename(path))
+    links(tmp_path, name, "ref64.safetensors")
     with open(os.path.join(MODEL, name), encoding="utf-8") as file:
         config = json.load(file)
     (tmp_path / name).write_text(json.dumps({**config, "do_sample": True, **change}))
@@ -317,8 +368,14 @@ def test_limits_of_the_reply():
 def test_prompt_longer_than_the_context():
     done = lanewise("run", MODEL, "-p", PROMPT * 20, "--context", "32")
     assert done.returncode == 1
-    text = r"the prompt has \d+ tokens, more than the context of 32; --context N"
+    text = r"the prompt has \d+ tokens, which leaves no room for a reply in the context of 32; --context N"
     assert re.search(text, done.stderr.decode())
+    # Prompt and reply share the context: one token is the least that a reply wants.
+    count = reply("-p", PROMPT, "--max-tokens", "1")["prompt_tokens"]
+    exact = reply("-p", PROMPT, "--ignore-eos", "--context", str(count + 1))
+    assert (len(exact["ids"]), exact["finish"]) == (1, "length")
+    done = lanewise("run", MODEL, "-p", PROMPT, "--context", str(count))
+    assert done.returncode == 1 and f"the prompt has {count} tokens" in done.stderr.decode()
     done = lanewise("run", MODEL, "-p", PROMPT, "--context", "8193")
     assert done.returncode == 1 and b"8193" in done.stderr and b"8192" in done.stderr
 
@@ -574,9 +631,7 @@ def turn_logits(values):
     ("p2.logits", turn_logits, "broken: logits: "),
 ])
 def test_check_fails_on_planted_faults(tmp_path, name, change, broken):
-    for path in glob.glob(MODEL + "/*"):
-        if not path.endswith("ref64.safetensors"):
-            os.symlink(path, tmp_path / os.path.basename(path))
+    links(tmp_path, "ref64.safetensors")
     damage(os.path.join(MODEL, "ref64.safetensors"), tmp_path / "ref64.safetensors", name, change)
     done = lanewise("check", str(tmp_path), "--threads", "1")
     assert done.returncode == 1

@@ -118,6 +118,13 @@ def test_max_tokens_edges(server):
     )
     error = server.error(CHAT, chat("x", max_tokens=2000))
     assert error["code"] == "context_length_exceeded" and error["n_ctx"] == 1024
+    # Prompt and reply share the context; without max_tokens a reply wants at least one token.
+    count = server.ok("/tokenize", chat("x"))["count"]
+    server.error(CHAT, chat("x", max_tokens=1025 - count))
+    usage = server.ok(CHAT, chat("x", max_tokens=1024 - count, ignore_eos=True))["usage"]
+    assert usage["total_tokens"] == 1024
+    assert server.error(TEXT, {"prompt": [1] * 1024})["code"] == "context_length_exceeded"
+    assert server.ok(TEXT, {"prompt": [1] * 1023, "ignore_eos": True})["usage"]["completion_tokens"] == 1
 
 
 def test_bad_ids(server):

@@ -4,6 +4,7 @@
  * The linker hands this program's calls of the allocating functions to the __wrap_ ones below (see the
  * Makefile), and jansson is given them too. What other libraries allocate inside themselves never fails here.
  */
+#include "api/api.h"
 #include "base/arena.h"
 #include "base/size.h"
 #include "lane/engine.h"
@@ -35,7 +36,6 @@ static struct {
     uint64_t blocks, mapped_bytes;
     uint64_t seen, fail_at;   /* fail_at 0: none */
     bool fails_json;          /* what jansson asks for may be the n-th */
-    bool is_of_json;          /* it was jansson that got nothing */
 } memory;
 
 static bool is_failing(void)
@@ -127,10 +127,7 @@ int __wrap_munmap(void *at, size_t bytes)
 
 static void *json_block(size_t bytes)
 {
-    if (!memory.fails_json) return counted(__real_malloc(bytes));
-    void *const block = __wrap_malloc(bytes);
-    memory.is_of_json |= block == NULL;
-    return block;
+    return memory.fails_json ? __wrap_malloc(bytes) : counted(__real_malloc(bytes));
 }
 
 /* ---- trying ---- */
@@ -156,11 +153,9 @@ typedef struct outcome {
 static const char *mistake_of(const outcome *o)
 {
     if (!o->has_failed) return o->status == LW_OK ? NULL : "fails by itself";
-    /* jansson drops the bytes of a token that it has no room for: it goes on, or sees bad syntax. */
-    if (o->status == LW_OK) return memory.is_of_json ? NULL : "goes on";
+    if (o->status == LW_OK) return "goes on";
     if (o->diag.text[0] == '\0') return "says nothing";
-    const bool blames_memory = o->status == LW_NO_ROOM || o->status == LW_IO;
-    return blames_memory || memory.is_of_json ? NULL : "blames something else";
+    return o->status == LW_NO_ROOM || o->status == LW_IO ? NULL : "blames something else";
 }
 
 /* Runs once with the n-th allocation failing. */
@@ -170,7 +165,6 @@ static outcome try_failing(attempt *run, const void *context, uint64_t n)
     const int fd = lowest_free_descriptor();
     outcome o = { .status = LW_OK };
     memory.seen = 0;
-    memory.is_of_json = false;
     memory.fail_at = n;
     o.status = run(context, &o.diag);
     memory.fail_at = 0;
@@ -294,6 +288,32 @@ static lw_status render_chat(const void *context, lw_diag *d)
     return status;
 }
 
+static const char conversation[] =
+    "{\"messages\":[{\"role\":\"system\",\"content\":[{\"type\":\"text\",\"text\":\"Be brief, and kind.\"}]},"
+    "{\"role\":\"user\",\"content\":\"How warm is it in Paris now?\"},"
+    "{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"type\":\"function\",\"function\":"
+    "{\"name\":\"weather\",\"arguments\":"
+    "\"{\\\"name_of_the_place\\\":\\\"Paris\\\",\\\"x\\\":0.1234567890123456}\"}}]},"
+    "{\"role\":\"tool\",\"content\":\"21\"}],\"add_generation_prompt\":true}";
+
+static lw_status read_conversation(const void *context, lw_diag *d)
+{
+    (void)context;
+    lw__chat_request request;
+    lw_error error = { .text = "" };
+    const lw_result result = lw__chat_request_read(conversation, sizeof conversation - 1, &request, &error);
+    if (result == LW_RESULT_OK) {
+        const json_t *asked = json_array_get(request.messages, 2);
+        const json_t *call = json_array_get(json_object_get(asked, "tool_calls"), 0);
+        const json_t *arguments = json_object_get(json_object_get(call, "function"), "arguments");
+        assert_int_equal(json_array_size(request.messages), 4);
+        assert_string_equal(json_string_value(json_object_get(arguments, "name_of_the_place")), "Paris");
+    }
+    lw__chat_request_deinit(&request);
+    if (result == LW_RESULT_OK) return LW_OK;
+    return lw_fail(d, result == LW_RESULT_NO_ROOM ? LW_NO_ROOM : LW_BAD_INPUT, "%s", error.text);
+}
+
 /* ---- the tests ---- */
 
 static void a_checkpoint_fails_whole(void **state)
@@ -332,6 +352,12 @@ static void a_chat_fails_whole(void **state)
     assert_non_null(messages);
     fail_each("chat", render_chat, messages);
     json_decref(messages);
+}
+
+static void a_conversation_fails_whole(void **state)
+{
+    (void)state;
+    fail_each("conversation", read_conversation, NULL);
 }
 
 /* ---- planted controls: what each check must catch ---- */
@@ -411,6 +437,7 @@ int main(void)
         cmocka_unit_test(an_engine_fails_whole),
         cmocka_unit_test(a_tokenizer_fails_whole),
         cmocka_unit_test(a_chat_fails_whole),
+        cmocka_unit_test(a_conversation_fails_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

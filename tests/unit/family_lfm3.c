@@ -73,17 +73,23 @@ static void a_reply_runs_on_the_null_device(void **state)
     if (lw_engine_open(checkpoint, &options, &engine, &d) != LW_OK) fail_msg("%s", d.text);
     assert_int_equal(lw_stream_open(engine, &stream, &d), LW_OK);
     assert_int_equal(lw_stream_open(engine, &second, &d), LW_NO_ROOM);
-    int32_t prompt[40], reply[300];
+    int32_t prompt[40], reply[300], long_prompt[301] = { 0 };
     for (int32_t i = 0; i < 40; i++) prompt[i] = i;
     lw_generate_options generate = { .tokens_max = 300 };
     lw_generate_result result;
     if (lw_generate(stream, prompt, 40, &generate, reply, &result, &d) != LW_OK) fail_msg("%s", d.text);
-    /* Greedy over zeros draws id 0; the reply ends with the context: its last token needs no row of its own.
-     */
-    assert_int_equal(result.tokens, 300 - 40 + 1);
+    /* Greedy over zeros draws id 0; the reply ends with the context. */
+    assert_int_equal(result.tokens, 300 - 40);
     assert_int_equal(result.finish, LW_FINISH_LENGTH);
     assert_int_equal(result.prompt_rows, 40);
     assert_int_equal(reply[0], 0);
+    assert_int_equal(lw_generate(stream, long_prompt, 299, &generate, reply, &result, &d), LW_OK);
+    assert_int_equal(result.tokens, 1);
+    assert_int_equal(lw_generate(stream, long_prompt, 300, &generate, reply, &result, &d), LW_BAD_INPUT);
+    assert_non_null(strstr(d.text, "300 tokens"));
+    generate.tokens_max = 0;
+    assert_int_equal(lw_generate(stream, long_prompt, 300, &generate, reply, &result, &d), LW_OK);
+    assert_int_equal(lw_generate(stream, long_prompt, 301, &generate, reply, &result, &d), LW_BAD_INPUT);
     prompt[3] = 4096;
     assert_int_equal(lw_generate(stream, prompt, 40, &generate, reply, &result, &d), LW_BAD_INPUT);
     assert_non_null(strstr(d.text, "4096"));

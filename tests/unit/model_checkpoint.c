@@ -179,6 +179,43 @@ static void linked_caches_open(void **state)
     folder_free(&blobs);
 }
 
+static void half_downloads_are_named(void **state)
+{
+    (void)state;
+    static const char *const weights[] = { "model.safetensors.incomplete", "model.safetensors.part",
+                                           "model.safetensors.partial", "model.safetensors.aria2",
+                                           "model.safetensors.crdownload" };
+    const folder alone = folder_make(), beside = two_shards(NULL);
+    text_write(&alone, "config.json", "{}");
+    char path[512];
+    for (size_t i = 0; i < sizeof weights / sizeof weights[0]; i++) {
+        text_write(&alone, weights[i], "");
+        assert_refused(&alone, LW_NOT_FOUND, alone.path, "half a download", weights[i]);
+        snprintf(path, sizeof path, "%s/%s", alone.path, weights[i]);
+        assert_int_equal(unlink(path), 0);
+        text_write(&beside, weights[i], "");
+        assert_refused(&beside, LW_NOT_FOUND, beside.path, "half a download", weights[i]);
+        snprintf(path, sizeof path, "%s/%s", beside.path, weights[i]);
+        assert_int_equal(unlink(path), 0);
+    }
+    text_write(&alone, "Unconfirmed 123.crdownload", "");
+    assert_refused(&alone, LW_NOT_FOUND, "half a download", "Unconfirmed 123.crdownload");
+    /* Beside whole weights, another file's leftover is nobody's concern. */
+    text_write(&beside, "README.md.part", "");
+    text_write(&beside, "one.safetensors.sha256", "");
+    lw_checkpoint *c;
+    lw_diag d;
+    assert_int_equal(open_folder(&beside, &c, &d), LW_OK);
+    lw_checkpoint_close(c);
+    /* An index whose shard is still being fetched. */
+    text_write(&beside, "model.safetensors.index.json",
+               "{\"weight_map\":{\"m.weight\":\"three.safetensors\"}}");
+    text_write(&beside, "three.safetensors.part", "");
+    assert_refused(&beside, LW_NOT_FOUND, "half a download", "three.safetensors.part");
+    folder_free(&beside);
+    folder_free(&alone);
+}
+
 static void wrong_folders_say_what_they_are(void **state)
 {
     (void)state;
@@ -218,6 +255,7 @@ int main(void)
         cmocka_unit_test(several_files_without_an_index_are_joined),
         cmocka_unit_test(side_files_are_found_under_mtp),
         cmocka_unit_test(linked_caches_open),
+        cmocka_unit_test(half_downloads_are_named),
         cmocka_unit_test(wrong_folders_say_what_they_are),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

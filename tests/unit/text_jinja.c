@@ -5,6 +5,7 @@
 
 #include "base/limits.h"
 
+#include <locale.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -349,6 +350,33 @@ static void source_bytes_end_at_their_limit(void **state)
     free(source);
 }
 
+/* The locale is made here, as few machines have it; setlocale finds it by the environment. */
+static void numbers_keep_their_point_in_any_locale(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/lanewise-locale-XXXXXX", command[256];
+    assert_non_null(mkdtemp(folder));
+    snprintf(command, sizeof command, "localedef -i de_DE -f UTF-8 %s/de_DE.UTF-8 >%s/log 2>&1", folder,
+             folder);
+    const bool is_made = system(command) == 0 && setenv("LOCPATH", folder, 1) == 0 &&
+                         setlocale(LC_ALL, "de_DE.UTF-8") != NULL;
+    char planted[8];
+    snprintf(planted, sizeof planted, "%.1f", 0.5);
+    rendering r = render("{{ 0.5 }} {{ x }} {{ '1.5' | float + 1 }} {{ 2.25 | round(1) }}", "[1.5]");
+    char text[64];
+    snprintf(text, sizeof text, "%s", text_of(&r));
+    close_rendering(&r);
+    setlocale(LC_ALL, "C");
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    assert_int_equal(system(command), 0);
+    assert_string_equal(text, "0.5 [1.5] 2.5 2.2");
+    if (!is_made) {
+        print_message("skipped: localedef cannot make de_DE.UTF-8 here\n");
+        skip();
+    }
+    assert_string_equal(planted, "0,5"); /* the locale holds where nothing is done about it */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -363,6 +391,7 @@ int main(void)
         cmocka_unit_test(recursion_ends_at_its_limit),
         cmocka_unit_test(source_nesting_ends_at_its_limit),
         cmocka_unit_test(source_bytes_end_at_their_limit),
+        cmocka_unit_test(numbers_keep_their_point_in_any_locale),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

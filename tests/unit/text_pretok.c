@@ -135,11 +135,11 @@ static void real_patterns_compile(void **state)
 {
     (void)state;
     static const char *const patterns[] = {
-        "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| "
-        "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+"
-        "|\\s+(?!\\S)|\\s+",
-        "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| "
-        "?[\\p{P}\\p{S}]+[\r\n]*",
+        ("(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| "
+         "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+"
+         "|\\s+(?!\\S)|\\s+"),
+        ("[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| "
+         "?[\\p{P}\\p{S}]+[\r\n]*"),
         "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+",
     };
     for (size_t i = 0; i < sizeof patterns / sizeof patterns[0]; i++) {

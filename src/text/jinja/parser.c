@@ -2,6 +2,7 @@
 #include "text/jinja/parser.h"
 
 #include "base/limits.h"
+#include "text/jinja/c_locale.h"
 #include "text/jinja/text.h"
 
 #include <stdarg.h>
@@ -217,8 +218,10 @@ lw_status lw_jinja_parse(const char *source, size_t count, const char *name, lw_
     if (program == NULL) return lw_fail(d, LW_NO_ROOM, "%s: no memory for a template", name);
     lw_arena_init(&program->arena, PARSE_MEMORY_BYTES);
     program->name = lw_arena_copy_text(&program->arena, name, strlen(name));
+    const c_locale locale = c_locale_enter();
     lw_status status = program->name == NULL ? lw_fail(d, LW_NO_ROOM, "%s: no memory for a template", name)
                                              : parse_whole(program, source, count, d);
+    c_locale_leave(locale);
     if (status != LW_OK) {
         lw_jinja_free(program);
         return status;

@@ -2,6 +2,7 @@
 #include "text/jinja/run.h"
 
 #include "base/limits.h"
+#include "text/jinja/c_locale.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -138,6 +139,7 @@ static lw_status hand_over(const jrun *run, lw_text from, lw_buf *text, lw_buf *
 lw_status lw_jinja_render(const lw_jinja *program, const lw_jinja_input *input, lw_buf *text, lw_buf *origins,
                           lw_diag *d)
 {
+    const c_locale locale = c_locale_enter();
     jrun run = { .program = program, .limits = input->limits, .diag = d, .line = 1 };
     run.grow.run = &run;
     lw_arena_init(&run.arena, input->limits.memory_bytes);
@@ -146,5 +148,6 @@ lw_status lw_jinja_render(const lw_jinja *program, const lw_jinja_input *input, 
     if (status == LW_OK) status = hand_over(&run, out, text, origins);
     if (status != LW_OK) lw_buf_clear(text);
     lw_arena_deinit(&run.arena);
+    c_locale_leave(locale);
     return status;
 }
