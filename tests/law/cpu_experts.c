@@ -344,7 +344,8 @@ static void record(plan_case *c)
     for (int i = 0; i < STACKS; i++) w[i] = lw_plan_weight(p, &c->stacks[i].weight);
     lw_plan_entry_begin(p, "main");
     const lw_ref x = lw_plan_embed(p, w[EMBED]);
-    const lw_ref route = lw_plan_route(p, lw_plan_linear(p, x, w[ROUTER], LW_TYPE_F32), w[BIAS], &route_params);
+    const lw_ref scores = lw_plan_linear(p, x, w[ROUTER], LW_TYPE_F32);
+    const lw_ref route = lw_plan_route(p, scores, w[BIAS], &route_params);
     const lw_ref gate = lw_plan_expert_linear(p, x, route, w[GATE]);
     const lw_ref up = lw_plan_expert_linear(p, x, route, w[UP]);
     const lw_ref shared = lw_plan_linear(p, x, w[SHARED], LW_TYPE_BF16);

@@ -1,6 +1,6 @@
-/* Linears of experts: each row takes some matrices of a stack. The rows' slots are sorted by expert, so that a
- * matrix is read once for all of its rows, and the columns of all matrices that were chosen are shared out in
- * one run. Each matrix goes through the linear kernels, so a row has the bits of a linear over that matrix
+/* Linears of experts: each row takes some matrices of a stack. The rows' slots are sorted by expert, so that
+ * a matrix is read once for all of its rows, and the columns of all matrices that were chosen are shared out
+ * in one run. Each matrix goes through the linear kernels, so a row has the bits of a linear over that matrix
  * alone, whoever else chose it.
  *
  * A call is sort (one thread), then prepare on all parts, a barrier, and run on all parts. Calls of equal

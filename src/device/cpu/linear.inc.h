@@ -391,7 +391,8 @@ static void store_tile(const lw_cpu_linear_args *args, const tile *t, uint32_t f
         if (col >= columns) return;
         const uint32_t count = columns - col < LANES ? columns - col : LANES;
         for (uint32_t r = 0; r < rows; r++)
-            store_row(args, vector_of(args->y_rows, first_row + r), col, t->acc + (b * rows + r) * LANES, count);
+            store_row(args, vector_of(args->y_rows, first_row + r), col, t->acc + (b * rows + r) * LANES,
+                      count);
     }
 }
 

@@ -1,5 +1,6 @@
 /* The kernels of one instruction set that are no linear op, by name; each set's table.c takes its own.
- * rows.inc.h, attention.inc.h and experts.inc.h define them; the including file names its set in LW_ROW(name).
+ * rows.inc.h, attention.inc.h and experts.inc.h define them; the including file names its set in
+ * LW_ROW(name).
  */
 #ifndef LW_DEVICE_CPU_ROW_KERNELS_H
 #define LW_DEVICE_CPU_ROW_KERNELS_H
