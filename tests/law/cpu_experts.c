@@ -309,6 +309,84 @@ static void a_slot_has_the_bits_of_a_linear_over_its_expert(void **state)
     each_isa(law_of_isa);
 }
 
+/* ---- how the work is shared out ---- */
+
+enum { BLOCKS_MAX = 64 };
+
+/* A kernel that counts the blocks that it is given, in y. */
+static void count_blocks(const lw_cpu_linear_args *args, uint32_t begin, uint32_t end)
+{
+    uint8_t *const counts = args->y;
+    for (uint32_t b = begin; b < end; b++) counts[args->member * BLOCKS_MAX + b]++;
+}
+
+static uint32_t sum_of(const uint8_t *counts, size_t count)
+{
+    uint32_t sum = 0;
+    for (size_t i = 0; i < count; i++) sum += counts[i];
+    return sum;
+}
+
+/* Every block of every chosen matrix once; with one row, shares apart by two pairs of blocks at most. */
+static void check_shares(const expert_case *c, lw_cpu_expert_args *args, unsigned parts, uint32_t blocks)
+{
+    const uint32_t members = c->stack->kind.members;
+    uint8_t *const counts = law_make(members, BLOCKS_MAX);
+    uint32_t before = 0, least = UINT32_MAX, most = 0;
+    args->linear.y = counts;
+    for (unsigned part = 0; part < parts; part++) {
+        lw_cpu_experts_run(args, part, parts);
+        const uint32_t after = sum_of(counts, (size_t)members * BLOCKS_MAX);
+        least = after - before < least ? after - before : least;
+        most = after - before > most ? after - before : most;
+        before = after;
+    }
+    for (uint32_t m = 0; m < members; m++) {
+        bool chosen = false;
+        for (uint32_t r = 0; r < c->rows; r++)
+            chosen = chosen || holds(c->route + r * 2 * args->top, args->top, m);
+        for (uint32_t b = 0; b < BLOCKS_MAX; b++)
+            assert_int_equal(counts[m * BLOCKS_MAX + b], chosen && b < blocks);
+    }
+    if (c->rows == 1) assert_true(most - least <= 4);
+    free(counts);
+}
+
+static void shares_of_isa(const lw_cpu_kernels *kernels)
+{
+    static const kind of = { 4, 32, 24, 200, 32, 8 };
+    lw_rng rng = law_rng(0x313);
+    stack s;
+    stack_init(&s, &of, &rng);
+    lw_cpu_kernels counting = *kernels;
+    counting.linear_blocks = count_blocks;
+    lw_cpu_weight *const weight = repacked(kernels, &s.weight);
+    const uint32_t blocks = (uint32_t)size_round_up(size_div_up(of.rows, kernels->block_cols), 2);
+    assert_true(blocks <= BLOCKS_MAX);
+    expert_case c = { .kernels = &counting, .stack = &s };
+    lw_cpu_expert_tables tables = tables_make(X_ROWS * of.top, of.members);
+    for (uint32_t rows = 1; rows <= X_ROWS; rows += 1 + 2 * rows) {
+        for (unsigned parts = 1; parts < 70; parts += 1 + parts / 3) {
+            draw_rows(&c, rows, (crowd)(parts % CROWD_COUNT), &rng);
+            lw_cpu_expert_args args = {
+                .kernels = &counting, .tables = &tables, .route = c.route, .route_stride = 2 * of.top,
+                .top = of.top, .linear = { .weight = weight, .rows = rows },
+            };
+            lw_cpu_experts_sort(&args);
+            check_shares(&c, &args, parts, blocks);
+        }
+    }
+    tables_free(&tables);
+    lw_cpu_weight_free(weight);
+    stack_deinit(&s);
+}
+
+static void every_block_is_one_parts_and_shares_are_equal(void **state)
+{
+    (void)state;
+    each_isa(shares_of_isa);
+}
+
 /* ---- in a plan ---- */
 
 enum { TOKENS = 96, HIDDEN = 128, INNER = 70, EXPERTS = 16, TOP = 4, BATCH_MAX = 64 };
@@ -505,6 +583,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_slot_has_the_bits_of_a_linear_over_its_expert),
+        cmocka_unit_test(every_block_is_one_parts_and_shares_are_equal),
         cmocka_unit_test(a_plan_with_experts_keeps_the_row_law),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
