@@ -12,7 +12,7 @@
  * 2. Steps that are no ancestors of a row are left out of its chains, not multiplied by 0.
  * 3. prepare writes all keys and decays; after a barrier, run writes values and states of its own heads.
  * 4. The decay from one step to another is the sum of the log-decays between, ascending, never a difference
- * two sums: what is near must not lose bits to what has long faded.
+ *    of two sums: what is near must not lose bits to what has long faded.
  * 5. Trees end at anchors: the row at an anchor and the stretch before it stand at slots == positions.
  */
 #include "device/cpu/row_kernels.h"
