@@ -7,15 +7,24 @@
 
 enum { PRODUCT_ROWS = 6 };  /* that share one load of the matrix */
 
-/* out[row][lane] continues (fresh: starts from 0) by += coefs[row][step] * m[step][lane], steps [begin, end)
+/* out[row][lane] = from[row][lane] * fades[row] + coefs[row][step] * m[step][lane], steps [begin, end)
  * ascending. */
 typedef struct product {
     const float *m;     size_t m_stride;
     const float *coefs; size_t coef_stride;
+    const float *from;                          /* as far apart as out, and may be it; NULL: 0 */
+    const float *fades; size_t fade_stride;     /* NULL: 1 */
     float *out;         size_t out_stride;
     size_t begin, end, lanes, rows;
-    bool fresh;
 } product;
+
+/* What the chains of a vector start from; at counts floats from out's first. */
+SIMD_INLINE simd_f product_start(const product *p, size_t row, size_t at, size_t count)
+{
+    if (p->from == NULL) return simd_set(0.0f);
+    const simd_f from = simd_load_some(p->from + at, count);
+    return p->fades == NULL ? from : simd_mul(from, simd_set(p->fades[row * p->fade_stride]));
+}
 
 /* rows x vectors chains from lane on, all in registers. A short last vector touches no lane past the end. */
 SIMD_INLINE void product_block(const product *p, size_t row, size_t lane, int rows, int vectors, bool some)
@@ -29,8 +38,8 @@ SIMD_INLINE void product_block(const product *p, size_t row, size_t lane, int ro
     for (int r = 0; r < rows; r++) {
         SIMD_UNROLL
         for (int v = 0; v < vectors; v++) {
-            const float *from = out + (size_t)r * out_stride + v * SIMD_WIDTH;
-            sums[r][v] = p->fresh ? simd_set(0.0f) : some ? simd_load_some(from, count) : simd_load(from);
+            const size_t at = (row + (size_t)r) * out_stride + lane + (size_t)v * SIMD_WIDTH;
+            sums[r][v] = product_start(p, row + (size_t)r, at, some ? count : SIMD_WIDTH);
         }
     }
     for (size_t step = p->begin; step < p->end; step++) {
@@ -79,7 +88,6 @@ SIMD_INLINE void product_rows(const product *p, size_t row, int rows)
 
 static void product_run(const product *p)
 {
-    if (p->begin == p->end && !p->fresh) return;
     size_t row = 0;
     for (; row + PRODUCT_ROWS <= p->rows; row += PRODUCT_ROWS) product_rows(p, row, PRODUCT_ROWS);
     switch (p->rows - row) {

@@ -12,7 +12,7 @@
  * 2. Steps that are no ancestors of a row are left out of its chains, not multiplied by 0.
  * 3. prepare writes all keys and decays; after a barrier, run writes values and states of its own heads.
  * 4. The decay from one step to another is the sum of the log-decays between, ascending, never a difference
- * two sums: what is near must not lose bits to what has long faded.
+ *    of two sums: what is near must not lose bits to what has long faded.
  * 5. Trees end at anchors: the row at an anchor and the stretch before it stand at slots == positions.
  */
 #include "device/cpu/row_kernels.h"
@@ -247,7 +247,7 @@ static void dots_gathered(const block *b, size_t row, size_t known, float *dots)
     const product p = {
         .m = b->gathered, .m_stride = STRETCH, .coefs = vectors_of(b, row), .coef_stride = key_width,
         .out = out, .out_stride = STRETCH, .begin = 0, .end = key_width,
-        .lanes = size_round_up(count, SIMD_WIDTH), .rows = b->each, .fresh = true,
+        .lanes = size_round_up(count, SIMD_WIDTH), .rows = b->each,
     };
     product_run(&p);
     for (size_t i = 0; i < b->each; i++) {
@@ -270,7 +270,7 @@ static void dots_make(const block *b)
             .m = lanes > 0 ? keys_at(b->args, place, b->key_head, start) : NULL, .m_stride = STRETCH,
             .coefs = vectors_of(b, row), .coef_stride = b->args->key_width, .out = dots,
             .out_stride = STRETCH, .begin = 0, .end = b->args->key_width,
-            .lanes = size_round_up(lanes, SIMD_WIDTH), .rows = (end - row) * b->each, .fresh = true,
+            .lanes = size_round_up(lanes, SIMD_WIDTH), .rows = (end - row) * b->each,
         };
         product_run(&p);
         if (tree) dots_gathered(b, row, known, dots);
@@ -317,16 +317,14 @@ static void state_fold(const block *b)
             simd_store(b->faded + j * b->width_pad + i, simd_mul(value, fade));
         }
     }
-    const simd_f fade = simd_exp(simd_set(to_anchor.from_anchor));
-    for (size_t i = 0; i < floats; i += SIMD_WIDTH) {
-        simd_store_some(to + i, simd_mul(simd_load_some(from + i, floats - i), fade), floats - i);
-    }
+    const float fade = simd_exp_one(to_anchor.from_anchor);
     for (size_t column = 0; column < width; column += COLS) {
         const size_t cols = size_min(width - column, COLS);
         const product p = {
             .m = b->faded + column, .m_stride = b->width_pad,
             .coefs = keys_at(args, place, b->key_head, before), .coef_stride = STRETCH,
-            .out = to + column * key_width, .out_stride = cols, .begin = 0, .end = STRETCH,
+            .from = from + column * key_width, .fades = &fade, .out = to + column * key_width,
+            .out_stride = cols, .begin = 0, .end = STRETCH,
             .lanes = cols, .rows = key_width,
         };
         product_run(&p);
@@ -343,20 +341,19 @@ static void state_read(const block *b)
             .m = state_at(b, b->stretch) + column * key_width, .m_stride = cols,
             .coefs = vectors_of(b, b->row_begin), .coef_stride = key_width, .out = b->sums + column,
             .out_stride = b->width_pad, .begin = 0, .end = key_width, .lanes = cols,
-            .rows = (b->row_end - b->row_begin) * b->each, .fresh = true,
+            .rows = (b->row_end - b->row_begin) * b->each,
         };
         product_run(&p);
     }
 }
 
-/* The row's dots, faded from each step to the row, and its reading of the state, faded from the anchor. chain
- * goes along with the rows of a chain; a row of a tree sums its own ancestors. */
-static void row_fade(const block *b, size_t row, spans *chain, float *weights)
+/* The row's dots, faded from each step to the row; returns what fades its reading of the state. chain goes
+ * along with the rows of a chain; a row of a tree sums its own ancestors. */
+static float row_fade(const block *b, size_t row, spans *chain, float *weights)
 {
     const lw_cpu_place *place = &b->args->places[row];
     const size_t start = b->stretch * STRETCH, count = place->position + 1 - start;
     const float *dots = b->dots + (row - b->row_begin) * b->each * STRETCH;
-    float *sums = b->sums + (row - b->row_begin) * b->each * b->width_pad;
     spans branch = { 0 }, *s = place->lineage != NULL ? &branch : chain;
     while (s->count < count) {
         const size_t slot = lw_cpu_slot(place, (uint32_t)(start + s->count));
@@ -369,10 +366,7 @@ static void row_fade(const block *b, size_t row, spans *chain, float *weights)
             simd_store(weights + at, simd_mul(faded, simd_load(dots + at)));
         }
     }
-    const simd_f fade = simd_exp(simd_set(s->from_anchor));
-    for (size_t i = 0; i < b->each * b->width_pad; i += SIMD_WIDTH) {
-        simd_store(sums + i, simd_mul(simd_load(sums + i), fade));
-    }
+    return simd_exp_one(s->from_anchor);
 }
 
 /* The row's own step: its value is corrected or scaled, kept at its slot, and enters its output last. */
@@ -407,7 +401,7 @@ static void steps_add(const block *b, size_t row, size_t rows, const float *weig
     steps.m_stride = steps.lanes = b->args->width;
     steps.coefs = weights;
     steps.coef_stride = STRETCH;
-    steps.out = b->sums + (row - b->row_begin) * b->each * b->width_pad;
+    steps.from = steps.out = b->sums + (row - b->row_begin) * b->each * b->width_pad;
     steps.out_stride = b->width_pad;
     steps.rows = rows * b->each;
     product_run(&steps);
@@ -418,16 +412,20 @@ static void group_run(const block *b, size_t row_begin, size_t row_end, spans *c
 {
     const lw_cpu_place *place = &b->args->places[row_begin];
     const size_t start = b->stretch * STRETCH, known = steps_known(b, row_begin);
-    for (size_t row = row_begin; row < row_end; row++) {
-        row_fade(b, row, chain, b->weights + (row - row_begin) * b->each * STRETCH);
+    float fades[GROUP];
+    for (size_t row = row_begin, i = 0; row < row_end; row++) {
+        const float fade = row_fade(b, row, chain, b->weights + (row - row_begin) * b->each * STRETCH);
+        for (size_t j = 0; j < b->each; j++) fades[i++] = fade;
     }
-    const float *page = known > 0 || place->lineage == NULL ? values_at(b, place, start) : NULL;
-    steps_add(b, row_begin, row_end - row_begin, b->weights, (product){ .m = page, .end = known });
+    /* Where none is known, start may lie in a page that is out of reach. */
+    const float *page = values_at(b, place, known > 0 ? start : place->slot - place->slot % STRETCH);
+    steps_add(b, row_begin, row_end - row_begin, b->weights,
+              (product){ .m = page, .fades = fades, .fade_stride = 1, .end = known });
     for (size_t row = row_begin; row < row_end; row++) {
         const float *weights = b->weights + (row - row_begin) * b->each * STRETCH;
         place = &b->args->places[row];
         const size_t own = place->position - start;
-        if (place->lineage == NULL) {
+        if (place->lineage == NULL && known < own) {
             steps_add(b, row, 1, weights, (product){ .m = page, .begin = known, .end = own });
         }
         for (size_t j = known; place->lineage != NULL && j < own; j++) {

@@ -27,6 +27,13 @@ SIMD_INLINE simd_f simd_exp(simd_f x)
     return simd_scale(simd_add(tail, simd_set(1.0f)), t);
 }
 
+SIMD_INLINE float simd_exp_one(float x)
+{
+    float lanes[SIMD_WIDTH];
+    simd_store(lanes, simd_exp(simd_set(x)));
+    return lanes[0];
+}
+
 /* 1 / (1 + e^-x), of e^-|x| on both sides so that neither overflows nor cancels. */
 SIMD_INLINE simd_f simd_sigmoid(simd_f x)
 {
@@ -88,8 +95,8 @@ SIMD_INLINE float simd_max_lanes(simd_f x)
 /* The first count of a vector; lanes past them read as 0 and are not written. */
 SIMD_INLINE simd_f simd_load_some(const float *p, size_t count)
 {
-    float lanes[SIMD_WIDTH] = { 0 };
     if (count >= SIMD_WIDTH) return simd_load(p);
+    float lanes[SIMD_WIDTH] = { 0 };
     memcpy(lanes, p, count * sizeof *p);
     return simd_load(lanes);
 }
@@ -107,8 +114,8 @@ SIMD_INLINE void simd_store_some(float *p, simd_f x, size_t count)
 
 SIMD_INLINE simd_f simd_load_bf_some(const uint16_t *p, size_t count)
 {
-    uint16_t lanes[SIMD_WIDTH] = { 0 };
     if (count >= SIMD_WIDTH) return simd_load_bf(p);
+    uint16_t lanes[SIMD_WIDTH] = { 0 };
     memcpy(lanes, p, count * sizeof *p);
     return simd_load_bf(lanes);
 }
