@@ -161,7 +161,7 @@ static lw_status core_open(lw__lanes *lanes, const lw_model_options *options, lw
         .queue_max = options->queue,
         .cache_bytes = lanes->cache_bytes,
         .cache_entries = CACHE_ENTRIES,
-        .mark_rows = LW_MARK_ROWS_DEFAULT,
+        .mark_rows = lw_cache_mark_rows(&lanes->plan, LW_MARK_ROWS_DEFAULT),
         .round_ns = (uint64_t)options->round_ms * 1000000u,
         .copy_match = options->draft_match != 0 ? options->draft_match : LW_COPY_MATCH_DEFAULT,
         .drafts_max = drafts,

@@ -89,6 +89,8 @@ lw_status lw_core_open(const lw_core_device *device, const lw_core_options *opti
     if (core == NULL) return lw_fail(d, LW_NO_ROOM, "no memory for the lane core");
     core->device = *device;
     core->options = *options;
+    for (uint32_t g = 0; g < device->pool->group_count; g++)
+        core->recurs = core->recurs || device->pool->groups[g].is_anchor;
     if (core->options.queue_max == 0) core->options.queue_max = QUEUE_DEFAULT;
     if (core->options.cache_entries == 0) core->options.cache_entries = ENTRIES_DEFAULT;
     status = memory_take(core, d);
@@ -275,6 +277,32 @@ static void draft_check(const lw_core *core, const lw_draft *draft, uint32_t roo
     }
 }
 
+static bool is_chain(const lw_draft *draft)
+{
+    uint32_t i = 0;
+    while (i < draft->count && draft->parents[i] == (int32_t)i - 1) i++;
+    return i == draft->count;
+}
+
+/* Takes the nodes out of a tree that stand at or past the anchor after the pending token's position. */
+static void tree_cut(lw_draft *draft, uint32_t position)
+{
+    const uint32_t depth_max = LW_ANCHOR_POSITIONS - 1 - position % LW_ANCHOR_POSITIONS;
+    uint32_t depths[LW_DRAFTS_MAX], kept = 0;
+    int32_t moved[LW_DRAFTS_MAX]; /* where a node went; -1: it was cut */
+    if (is_chain(draft)) return;
+    for (uint32_t i = 0; i < draft->count; i++) {
+        const int32_t parent = draft->parents[i];
+        depths[i] = parent < 0 ? 1 : depths[parent] + 1;
+        moved[i] = -1;
+        if (depths[i] > depth_max) continue;
+        draft->tokens[kept] = draft->tokens[i];
+        draft->parents[kept] = parent < 0 ? -1 : moved[parent];
+        moved[i] = (int32_t)kept++;
+    }
+    draft->count = kept;
+}
+
 static void lane_draft(lw_core *core, uint32_t index)
 {
     lw__lane *lane = &core->lanes[index];
@@ -293,6 +321,7 @@ static void lane_draft(lw_core *core, uint32_t index)
         lane->drafted_by = sources[i];
     }
     draft_check(core, &lane->draft, room);
+    if (core->recurs) tree_cut(&lane->draft, lane->count - 1);
 }
 
 /* Rows of one share: the known tokens as a chain, the drafts as a tree below the last of them. */

@@ -27,10 +27,12 @@
  * first.
  *
  * Marks need no chunk boundary: states are pages, and an entry at p shares the pages below p however the
- * forward that wrote them was cut. (A blob state has to be asked for at its mark, and then chunks end there.)
+ * forward that wrote them was cut. A recurrence's state at an anchor is a page too: the row at the anchor
+ * makes it, again if that row was a draft that was not kept.
  *
  * A kept tree path whose rows do not stand at slot == position keeps the rows that do; the tokens after them
- * stay, and their rows are computed once more as a chain.
+ * stay, and their rows are computed once more as a chain. Where the plan has recurrences, a tree ends before
+ * the next anchor: two of its branches would make one page.
  */
 #ifndef LW_LANE_CORE_H
 #define LW_LANE_CORE_H

@@ -78,6 +78,7 @@ typedef struct lw__round {
 struct lw_core {
     lw_core_device device;
     lw_core_options options;
+    bool recurs;             /* the plan has recurrences */
     lw__lane *lanes;         /* [options.lanes] */
     lw__job *queue;          /* [options.queue_max], a ring */
     uint32_t queue_begin, queue_count;

@@ -187,7 +187,8 @@ lw_core_options lw_engine_core_options(const lw_engine *engine)
 {
     return (lw_core_options){ .lanes = engine->lanes, .context = engine->context,
                               .rows_max = engine->chunk_rows, .cache_bytes = engine->cache_bytes,
-                              .mark_rows = LW_MARK_ROWS_DEFAULT, .copy_match = LW_COPY_MATCH_DEFAULT,
+                              .mark_rows = lw_cache_mark_rows(&engine->plan, LW_MARK_ROWS_DEFAULT),
+                              .copy_match = LW_COPY_MATCH_DEFAULT,
                               .drafts_max = LW_DRAFTS_DEFAULT, .clock = clock_ns };
 }
 

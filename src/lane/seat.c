@@ -50,12 +50,13 @@ static bool fits(const lw_core *core, const lw_request *request, int32_t entry)
     return true;
 }
 
-/* A resumer's own last page must come from elsewhere than the entry. */
+/* A resumer's own last pages must come from elsewhere than the entry. */
 static bool has_spare_page(lw_core *core, int32_t entry)
 {
-    if (core->cache.entries[entry].position % LW_PAGE_POSITIONS == 0) return true;
+    const uint32_t position = core->cache.entries[entry].position;
     for (uint32_t g = 0; g < core->device.pool->group_count; g++) {
-        if (!lw_cache_yield(&core->cache, g, 1, entry)) return false;
+        const bool copies = lw_pages_copies(&core->device.pool->groups[g], position);
+        if (copies && !lw_cache_yield(&core->cache, g, 1, entry)) return false;
     }
     return true;
 }
@@ -66,9 +67,9 @@ static lw_status resume(lw_core *core, lw__lane *lane, int32_t entry, lw_diag *d
     const uint32_t page = from->position / LW_PAGE_POSITIONS;
     lw_pages_resume(core->device.pool, &lane->pages, &from->pages, from->position);
     lane->committed = lane->counts.cached_tokens = from->position;
-    if (from->position % LW_PAGE_POSITIONS == 0) return LW_OK;
     lw_status status = LW_OK;
     for (uint32_t g = 0; status == LW_OK && g < core->device.pool->group_count; g++) {
+        if (!lw_pages_copies(&core->device.pool->groups[g], from->position)) continue;
         status = core->device.table->page_copy(core->device.exec, g, from->pages.ids[g][page],
                                                lane->pages.ids[g][page], d);
     }

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { STEPS_REACH = LW_ANCHOR_POSITIONS + 1 };
+
 static float numbers[FAKE_VOCAB * 8];
 static const lw_tensor tensor = { .name = "w", .file = "memory", .dtype = LW_DTYPE_F32, .dim_count = 2,
                                   .dims = { FAKE_VOCAB, 8 }, .bytes = (const uint8_t *)numbers,
@@ -63,11 +65,38 @@ static fake_cell *cell_of(fake_model *fake, uint32_t g, const uint32_t *pages, u
     return &fake->cells[g][(size_t)page * LW_PAGE_POSITIONS + slot % LW_PAGE_POSITIONS];
 }
 
-/* The history of positions [0, end) as a row at `position` reads them. */
-static uint64_t read_back(fake_model *fake, const uint32_t *const *pages, uint32_t end, uint32_t position)
+/* Position of the anchor whose state a row at position > 0 reads: at an anchor itself the one before it. */
+static uint32_t anchor_read(uint32_t position)
+{
+    return (position - 1) / LW_ANCHOR_POSITIONS * LW_ANCHOR_POSITIONS;
+}
+
+static bool is_anchor_group(const fake_model *fake, uint32_t g)
+{
+    return fake->plan.reach_is_anchor[g];
+}
+
+/* The state that a row at position > 0 reads has to be that of `history`. */
+static void read_anchor(fake_model *fake, const uint32_t *const *pages, uint32_t position, uint64_t history)
+{
+    const uint32_t at = anchor_read(position);
+    for (uint32_t g = 0; g < fake->pool.group_count; g++) {
+        if (!is_anchor_group(fake, g)) continue;
+        const fake_cell *cell = cell_of(fake, g, pages[g], at);
+        if (cell == NULL || cell->position != at || cell->history != history)
+            violate(fake, "the row at %u does not find the state of the anchor at %u", position, at);
+    }
+}
+
+/* The history of positions [0, end) as a row at `position` reads them; *anchored: that at the last anchor up
+ * to position. */
+static uint64_t read_back(fake_model *fake, const uint32_t *const *pages, uint32_t end, uint32_t position,
+                          uint64_t *anchored)
 {
     uint64_t history = 0;
+    *anchored = 0;
     for (uint32_t p = 0; p < end; p++) {
+        if (p % LW_ANCHOR_POSITIONS == 0) *anchored = history;
         const fake_cell *full = cell_of(fake, 0, pages[0], p);
         if (full == NULL || full->position != p || full->history != fake_history(history, full->token)) {
             violate(fake, "position %u does not hold what was written there", p);
@@ -75,14 +104,37 @@ static uint64_t read_back(fake_model *fake, const uint32_t *const *pages, uint32
         }
         history = full->history;
         for (uint32_t g = 1; g < fake->pool.group_count; g++) {
-            if (p + fake->pool.groups[g].reach <= position) continue;
+            if (is_anchor_group(fake, g) || p + fake->pool.groups[g].reach <= position) continue;
             const fake_cell *cell = cell_of(fake, g, pages[g], p);
             if (cell == NULL || memcmp(cell, full, sizeof *cell) != 0) {
                 violate(fake, "group %u does not hold position %u in reach of %u", g, p, position);
             }
         }
     }
+    if (position > 0) read_anchor(fake, pages, position, *anchored);
+    if (position % LW_ANCHOR_POSITIONS == 0) *anchored = history;
     return history;
+}
+
+/* The row at an anchor makes its state, in a page of its lane alone. */
+static void write_anchor(fake_model *fake, const lw_batch *batch, uint32_t r, uint32_t g)
+{
+    const lw_row *row = &batch->rows[r];
+    const uint32_t *pages = batch->lanes[row->lane].pages[g];
+    if (row->position % LW_ANCHOR_POSITIONS != 0) {
+        const uint32_t page = pages[row->position / LW_PAGE_POSITIONS];
+        const bool is_shared =
+            fake->pool.groups[g].lane_refs[page] + fake->pool.groups[g].entry_refs[page] > 1;
+        if (is_shared && fake->fault == FAKE_WRITES_ANCHORS)
+            cell_of(fake, g, pages, anchor_read(row->position))->history = fake->histories[r];
+        return;
+    }
+    const uint32_t page = pages[row->slot / LW_PAGE_POSITIONS];
+    if (row->slot != row->position) violate(fake, "a tree stands at the anchor at %u", row->position);
+    if (fake->pool.groups[g].seals[page] != 0) violate(fake, "the anchor at %u is below a mark", row->slot);
+    if (fake->pool.groups[g].lane_refs[page] != 1) violate(fake, "the anchor at %u is shared", row->slot);
+    *cell_of(fake, g, pages, row->slot) = (fake_cell){ .position = row->position,
+                                                       .history = fake->anchored[r] };
 }
 
 static void write_row(fake_model *fake, const lw_batch *batch, uint32_t r)
@@ -92,6 +144,10 @@ static void write_row(fake_model *fake, const lw_batch *batch, uint32_t r)
     for (uint32_t g = 0; g < fake->pool.group_count; g++) {
         const uint32_t page = batch->lanes[row->lane].pages[g][row->slot / LW_PAGE_POSITIONS];
         const lw_page_group *group = &fake->pool.groups[g];
+        if (is_anchor_group(fake, g)) {
+            write_anchor(fake, batch, r, g);
+            continue;
+        }
         if (row->slot % LW_PAGE_POSITIONS < group->seals[page])
             violate(fake, "slot %u is below a mark", row->slot);
         if (group->lane_refs[page] != 1) violate(fake, "slot %u is written to a shared page", row->slot);
@@ -103,6 +159,7 @@ static void check_written(fake_model *fake, const lw_batch *batch, uint32_t r)
 {
     const lw_row *row = &batch->rows[r];
     for (uint32_t g = 0; g < fake->pool.group_count; g++) {
+        if (is_anchor_group(fake, g)) continue;
         const fake_cell *cell = cell_of(fake, g, batch->lanes[row->lane].pages[g], row->slot);
         if (cell->history != fake->histories[r]) violate(fake, "two rows were written to slot %u", row->slot);
     }
@@ -130,12 +187,15 @@ static void forward(void *context, const lw_batch *batch, float *logits)
         if (row->parent < 0) {
             if (row->position != lane->committed)
                 violate(fake, "an open row at %u has no parent", row->position);
-            before = read_back(fake, lane->pages, lane->committed, row->position);
+            before = read_back(fake, lane->pages, lane->committed, row->position, &fake->anchored[r]);
         } else {
             const lw_row *parent = &batch->rows[row->parent];
             const bool follows = parent->lane == row->lane && parent->position + 1 == row->position;
             if (!follows) violate(fake, "the row at %u does not follow its parent", row->position);
             before = fake->histories[row->parent];
+            read_anchor(fake, lane->pages, row->position, fake->anchored[row->parent]);
+            const bool is_anchor = row->position % LW_ANCHOR_POSITIONS == 0;
+            fake->anchored[r] = is_anchor ? before : fake->anchored[row->parent];
         }
         fake->histories[r] = fake_history(before, row->token);
         write_row(fake, batch, r);
@@ -153,6 +213,7 @@ static void forward(void *context, const lw_batch *batch, float *logits)
 static void page_copy(void *context, uint32_t group, uint32_t from, uint32_t to)
 {
     fake_model *fake = context;
+    if (is_anchor_group(fake, group)) violate(fake, "an anchor's page is copied");
     if (fake->fault == FAKE_FORGETS_COPIES) return;
     memcpy(fake->cells[group] + (size_t)to * LW_PAGE_POSITIONS,
            fake->cells[group] + (size_t)from * LW_PAGE_POSITIONS, LW_PAGE_POSITIONS * sizeof(fake_cell));
@@ -160,25 +221,46 @@ static void page_copy(void *context, uint32_t group, uint32_t from, uint32_t to)
 
 /* ---- opening ---- */
 
+uint32_t fake_reaches(const fake_options *options, uint32_t reaches[LW_PLAN_REACHES_MAX])
+{
+    uint32_t count = 0;
+    reaches[count++] = 0;
+    reaches[count++] = options->reach == STEPS_REACH ? STEPS_REACH + 1 : options->reach;
+    reaches[count++] = options->reach == 7 ? 6 : 7;
+    if (options->recurs) {
+        reaches[count++] = STEPS_REACH;
+        reaches[count++] = 2;
+    }
+    return count;
+}
+
+static void plan_record(lw_plan *plan, const fake_options *options)
+{
+    uint32_t reaches[LW_PLAN_REACHES_MAX];
+    const uint32_t count = fake_reaches(options, reaches);
+    LW_ASSERT(lw_plan_init(plan, NULL) == LW_OK);
+    const lw_wref w = lw_plan_weight(plan, &weight);
+    const lw_sref kv = lw_plan_state_kv(plan, "kv", 1, 8, 0);
+    lw_plan_state_kv(plan, "sliding", 1, 8, reaches[1]);
+    lw_plan_state_tail(plan, "conv", 8, reaches[2]);
+    if (options->recurs) lw_plan_recurrence(plan, "recurrence", (lw_heads){ 1, 8 }, (lw_heads){ 1, 8 });
+    lw_plan_entry_begin(plan, "main");
+    const lw_ref x = lw_plan_embed(plan, w);
+    lw_plan_kv_store(plan, kv, x, x);
+    lw_plan_entry_end(plan, lw_plan_linear(plan, lw_plan_take_wanted(plan, x), w, LW_TYPE_F32));
+    LW_ASSERT(plan->reach_count == count && memcmp(plan->reaches, reaches, count * sizeof *reaches) == 0);
+}
+
 void fake_open(fake_model *fake, const fake_options *options)
 {
     *fake = (fake_model){ .fault = FAKE_SOUND };
-    LW_ASSERT(lw_plan_init(&fake->plan, NULL) == LW_OK);
-    const lw_wref w = lw_plan_weight(&fake->plan, &weight);
-    const lw_sref kv = lw_plan_state_kv(&fake->plan, "kv", 1, 8, 0);
-    lw_plan_state_kv(&fake->plan, "sliding", 1, 8, options->reach);
-    lw_plan_state_tail(&fake->plan, "conv", 8, options->reach == 7 ? 6 : 7);
-    lw_plan_entry_begin(&fake->plan, "main");
-    const lw_ref x = lw_plan_embed(&fake->plan, w);
-    lw_plan_kv_store(&fake->plan, kv, x, x);
-    lw_plan_entry_end(&fake->plan,
-                      lw_plan_linear(&fake->plan, lw_plan_take_wanted(&fake->plan, x), w, LW_TYPE_F32));
+    plan_record(&fake->plan, options);
     lw_exec_options exec = { .rows_max = options->rows_max, .wanted_max = options->rows_max };
-    LW_ASSERT(options->rows_max <= FAKE_ROWS_MAX && fake->plan.reach_count == 3);
+    LW_ASSERT(options->rows_max <= FAKE_ROWS_MAX);
     LW_ASSERT(lw_device_null.open(&(lw_device_options){ 0 }, &fake->device, NULL) == LW_OK);
     LW_ASSERT(lw_page_pool_init_counts(&fake->pool, &fake->plan, options->page_counts, options->context,
                                        NULL) == LW_OK);
-    for (uint32_t g = 0; g < 3; g++) {
+    for (uint32_t g = 0; g < fake->plan.reach_count; g++) {
         exec.page_counts[g] = options->page_counts[g];
         fake->page_bytes[g] = lw_device_null.page_bytes(fake->device, &fake->plan, g);
         fake->cells[g] = calloc((size_t)options->page_counts[g] * LW_PAGE_POSITIONS, sizeof(fake_cell));
@@ -213,9 +295,9 @@ void fake_check_table(fake_model *fake, const lw_page_table *table, const int32_
 {
     const uint32_t *pages[LW_PLAN_REACHES_MAX] = { 0 };
     for (uint32_t g = 0; g < fake->pool.group_count; g++) pages[g] = table->ids[g];
-    uint64_t history = 0;
+    uint64_t history = 0, anchored;
     for (uint32_t p = 0; p < position; p++) history = fake_history(history, ids[p]);
-    if (read_back(fake, pages, position, position) != history)
+    if (read_back(fake, pages, position, position, &anchored) != history)
         violate(fake, "pages do not spell their %u ids", position);
 }
 

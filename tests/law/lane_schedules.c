@@ -7,6 +7,7 @@
  * must be caught.
  */
 #include "../fake/fake_model.h"
+#include "lane/core_internal.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -59,6 +60,7 @@ typedef struct schedule {
 /* What all schedules together did: a test that never drafts, resumes or evicts would prove nothing. */
 typedef struct totals {
     uint64_t kept, drafted, cached, evicted, failed, cancelled, tokens, stopped, bad_logits;
+    uint64_t residues;         /* bit r: a recurrence was resumed r positions past an anchor */
 } totals;
 
 static uint64_t below(schedule *s, uint64_t bound)
@@ -193,9 +195,11 @@ static void schedule_open(schedule *s, uint64_t seed, fake_fault fault)
     o->source = below(s, 4) == 0 ? NULL : &s->drafter.source;
     o->clock = clock_random;
     o->clock_context = s;
-    fake_options f = { .context = o->context, .rows_max = o->rows_max, .reach = 8 + (uint32_t)below(s, 150) };
-    const uint32_t reaches[3] = { 0, f.reach, 7 };
-    for (uint32_t g = 0; g < 3; g++) {
+    fake_options f = { .context = o->context, .rows_max = o->rows_max, .reach = 8 + (uint32_t)below(s, 150),
+                       .recurs = below(s, 2) == 0 };
+    uint32_t reaches[LW_PLAN_REACHES_MAX];
+    const uint32_t groups = fake_reaches(&f, reaches);
+    for (uint32_t g = 0; g < groups; g++) {
         const uint32_t one = lw_pages_needed(reaches[g], o->context, o->rows_max);
         f.page_counts[g] = one + (uint32_t)below(s, (uint64_t)one * o->lanes + 1);
     }
@@ -262,6 +266,8 @@ static void reply_judge(schedule *s, story *t, totals *all)
     all->stopped += ok && t->end.status == LW_OK && t->end.finish == LW_FINISH_STOPPED;
     all->bad_logits += t->end.status == LW_BAD_MODEL;
     all->tokens += t->count;
+    if (s->core->recurs && t->end.counts.cached_tokens > 0)
+        all->residues |= (uint64_t)1 << t->end.counts.cached_tokens % LW_ANCHOR_POSITIONS;
     if (ok) return;
     if (s->replies_wrong++ > 0) return;
     snprintf(s->wrong, sizeof s->wrong,
@@ -315,6 +321,7 @@ static void every_reply_is_its_solo_reply(void **state)
         (unsigned long long)all.bad_logits);
     if (one != NULL) return;
     assert_true(all.kept > count && all.drafted > all.kept && all.cached > count && all.evicted > count / 10);
+    assert_true(all.residues == UINT64_MAX);
     assert_true(all.failed > 0 && all.cancelled > 0 && all.stopped > 0 && all.bad_logits > 0);
 }
 
@@ -332,6 +339,7 @@ static void planted_faults_are_caught(void **state)
     assert_true(schedules_caught(FAKE_DRAWS_ITS_DRAFT, 50) > 10);
     assert_true(schedules_caught(FAKE_WRITES_BELOW_MARKS, 50) > 10);
     assert_true(schedules_caught(FAKE_FORGETS_COPIES, 50) > 5);
+    assert_true(schedules_caught(FAKE_WRITES_ANCHORS, 50) > 5);
 }
 
 int main(void)
