@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #define COST_RATE 0.2
-#define CHANCE_FIRST 0.9f
 #define CHANCE_RATE 0.15f
 #define GAIN_RATE 0.2f
 #define GAIN_LEAST 1.05f /* drafts must win by this much: measured times are noisy, plain rounds are sure */
@@ -74,10 +73,10 @@ void lw_costs_measure(lw_costs *costs, uint32_t rows, double ns)
     costs->is_assumed[rows] = false;
 }
 
-void lw_depth_init(lw_depth *depth)
+void lw_depth_init(lw_depth *depth, float chance)
 {
     *depth = (lw_depth){ .gain = 2.0f, .backoff = BACKOFF_FIRST };
-    for (uint32_t i = 0; i < LW_DRAFTS_MAX; i++) depth->chances[i] = CHANCE_FIRST;
+    for (uint32_t i = 0; i < LW_DRAFTS_MAX; i++) depth->chances[i] = chance;
 }
 
 uint32_t lw_depth_limit(const lw_depth *depth, uint32_t most)

@@ -5,6 +5,10 @@
 
 #include <string.h>
 
+/* What is thought of a source's drafts before any was tried. */
+#define COPY_CHANCE 0.9f
+#define HEAD_CHANCE 0.8f
+
 static uint32_t positions_of(const lw_request *request)
 {
     /* The last token of a reply gets no row. */
@@ -93,9 +97,11 @@ static void seat(lw_core *core, lw__lane *lane, const lw__job *job, int32_t entr
     for (uint32_t i = 0; !lw_penalties_are_off(&request->penalties) && i < request->prompt_count; i++) {
         lw_seen_add(&lane->seen, request->prompt[i], false);
     }
-    lw_depth_init(&lane->depth);
-    if (core->copies != NULL) core->copy_source.reset(core->copy_source.context, index);
-    if (core->options.source != NULL) core->options.source->reset(core->options.source->context, index);
+    for (uint32_t source = 0; source < LW__SOURCES; source++) {
+        lw_depth_init(&lane->depths[source], source == LW__SOURCE_HEAD ? HEAD_CHANCE : COPY_CHANCE);
+        const lw_draft_source *s = &core->sources[source];
+        if (s->propose != NULL) s->reset(s->context, index);
+    }
     for (uint32_t g = 0; g < core->device.pool->group_count; g++)
         lane->reserved[g] = lw__seat_pages(core, request, g);
     lw_status status = LW_OK;

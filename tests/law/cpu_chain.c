@@ -97,21 +97,24 @@ static lw_batch_lane lane_of(const chain_case *c, uint32_t lane, uint32_t commit
                             .pages = { c->pages[lane], c->pages[lane] } };
 }
 
-/* Runs tokens as one chain of rows from `begin` on; their logits into out[count][VOCAB] when it is given. */
-static void window_run(chain_case *c, uint32_t entry, uint32_t lane, uint32_t begin, const int32_t *tokens,
-                       uint32_t count, float *out)
+typedef struct span {
+    uint32_t lane, begin, count;
+} span;
+
+/* Runs tokens as one chain of rows over at; their logits into out[count][VOCAB] when it is given. */
+static void window_run(chain_case *c, uint32_t entry, span at, const int32_t *tokens, float *out)
 {
     lw_row rows[ROWS_MAX];
-    const lw_batch_lane l = lane_of(c, lane, begin);
-    for (uint32_t i = 0; i < count; i++) {
-        rows[i] = (lw_row){ .token = tokens[i], .position = begin + i, .slot = begin + i,
+    const lw_batch_lane l = lane_of(c, at.lane, at.begin);
+    for (uint32_t i = 0; i < at.count; i++) {
+        rows[i] = (lw_row){ .token = tokens[i], .position = at.begin + i, .slot = at.begin + i,
                             .parent = (int32_t)i - 1, .wanted = true };
     }
-    const lw_batch batch = { .rows = rows, .row_count = count, .lanes = &l, .lane_count = 1 };
+    const lw_batch batch = { .rows = rows, .row_count = at.count, .lanes = &l, .lane_count = 1 };
     lw_ticket ticket;
     assert_int_equal(c->table->submit(c->exec, entry, &batch, &ticket, NULL), LW_OK);
     assert_int_equal(c->table->wait(c->exec, ticket, NULL), LW_OK);
-    for (uint32_t i = 0; out != NULL && i < count; i++) {
+    for (uint32_t i = 0; out != NULL && i < at.count; i++) {
         const float *logits;
         assert_int_equal(c->table->read_logits(c->exec, i, &logits, NULL), LW_OK);
         memcpy(out + (size_t)i * VOCAB, logits, VOCAB * sizeof *out);
@@ -122,7 +125,7 @@ static void prompts_run(chain_case *c, const uint32_t counts[LANES])
 {
     for (uint32_t lane = 0; lane < LANES; lane++) {
         c->count[lane] = counts[lane];
-        window_run(c, LW_ENTRY_MAIN, lane, 0, c->ids[lane], counts[lane], NULL);
+        window_run(c, LW_ENTRY_MAIN, (span){ lane, 0, counts[lane] }, c->ids[lane], NULL);
     }
 }
 
@@ -184,18 +187,19 @@ static void a_chain_is_its_rows_one_by_one_and_as_a_window(void **state)
         c.wanders = pass == 1;
         chain_run(&c, steps, true, drawn);
         for (uint32_t lane = 0; lane < LANES; lane++) {
+            const span all = { lane, counts[lane], steps[lane] };
             int32_t tokens[LW_CHAIN_STEPS_MAX];
             float one[VOCAB], window[LW_CHAIN_STEPS_MAX][VOCAB];
             rows_of(&c, lane, drawn[lane], tokens);
             for (uint32_t j = 0; j < steps[lane]; j++) {
-                window_run(&c, LW_ENTRY_HEAD, lane, counts[lane] + j, &tokens[j], 1, one);
+                window_run(&c, LW_ENTRY_HEAD, (span){ lane, counts[lane] + j, 1 }, &tokens[j], one);
                 assert_memory_equal(one, c.logits[lane][j], sizeof one);
             }
-            window_run(&c, LW_ENTRY_HEAD, lane, counts[lane], tokens, steps[lane], window[0]);
+            window_run(&c, LW_ENTRY_HEAD, all, tokens, window[0]);
             assert_memory_equal(window, c.logits[lane], steps[lane] * sizeof one);
             /* Planted control: another first token is seen by every later step. */
             tokens[0] ^= 1;
-            window_run(&c, LW_ENTRY_HEAD, lane, counts[lane], tokens, steps[lane], window[0]);
+            window_run(&c, LW_ENTRY_HEAD, all, tokens, window[0]);
             for (uint32_t j = 0; j < steps[lane]; j++)
                 assert_memory_not_equal(window[j], c.logits[lane][j], sizeof one);
         }
@@ -231,8 +235,8 @@ static void nothing_of_a_chain_is_left_once_true_rows_ran(void **state)
     for (uint32_t lane = 0; lane < LANES; lane++)
         assert_memory_not_equal(c.logits[lane], fresh[lane], 6 * sizeof fresh[0][0]);
     for (uint32_t lane = 0; lane < LANES; lane++) {
-        const uint32_t rows = further[lane] - counts[lane];
-        window_run(&c, LW_ENTRY_MAIN, lane, counts[lane], c.ids[lane] + counts[lane], rows, NULL);
+        const span rows = { lane, counts[lane], further[lane] - counts[lane] };
+        window_run(&c, LW_ENTRY_MAIN, rows, c.ids[lane] + counts[lane], NULL);
     }
     chain_run(&c, steps, true, drawn);
     for (uint32_t lane = 0; lane < LANES; lane++)

@@ -133,24 +133,26 @@ static const reply *reply_of(const bench *b, const int32_t *ids, uint32_t count)
 }
 
 /* The reply's own next tokens, with wrong siblings before some of them and a wrong one now and then. */
-static void oracle_propose(void *context, uint32_t lane, const int32_t *ids, uint32_t count, uint32_t room,
-                           lw_draft *out)
+static void oracle_draft(bench *b, const lw_draft_ask *ask)
 {
-    (void)lane;
-    bench *b = context;
-    const reply *r = reply_of(b, ids, count);
+    const reply *r = reply_of(b, ask->ids, ask->count);
+    lw_draft *out = ask->out;
     int32_t parent = -1;
-    out->count = 0;
     if (r == NULL) return;
-    for (uint32_t at = count - r->request.prompt_count; at < TOKENS && out->count < room; at++) {
+    for (uint32_t at = ask->count - r->request.prompt_count; at < TOKENS && out->count < ask->room; at++) {
         const bool wrong_before = lw_rng_below(&b->rng, 4) == 0;
-        for (int i = wrong_before ? 0 : 1; i < 2 && out->count < room; i++) {
+        for (int i = wrong_before ? 0 : 1; i < 2 && out->count < ask->room; i++) {
             const bool is_right = i == 1 && lw_rng_below(&b->rng, 6) != 0;
             out->parents[out->count] = parent;
             out->tokens[out->count++] = is_right ? r->solo[at] : (int32_t)lw_rng_below(&b->rng, IDS);
         }
         parent = (int32_t)out->count - 1;
     }
+}
+
+static void oracle_propose(void *context, const lw_draft_ask *asks, uint32_t ask_count)
+{
+    for (uint32_t i = 0; i < ask_count; i++) oracle_draft(context, &asks[i]);
 }
 
 /* ---- the laws ---- */

@@ -1,5 +1,6 @@
 /* Random schedules: arrivals, cuts, cancels, drafts right and wrong, chains and trees, cache hits, memory
- * pressure, failing forwards, stops, NaN logits, a clock that tells anything. Whatever happens, every reply
+ * pressure, recurrences, draft heads right and wrong, failing forwards, stops, NaN logits, a clock that tells
+ * anything. Whatever happens, every reply
  * equals the reply of its request alone, or, if it was ended from outside, begins it; and pages, promises and
  * entries add up after each round.
  *
@@ -49,6 +50,7 @@ typedef struct schedule {
     uint64_t now;
     fake_model fake;
     fake_drafter drafter;
+    lw_device_table table;     /* the null device's, perhaps without draws on the host */
     lw_core *core;
     lw_core_options options;
     story stories[REQUESTS_MAX];
@@ -60,6 +62,7 @@ typedef struct schedule {
 /* What all schedules together did: a test that never drafts, resumes or evicts would prove nothing. */
 typedef struct totals {
     uint64_t kept, drafted, cached, evicted, failed, cancelled, tokens, stopped, bad_logits;
+    uint64_t head_drafted, head_kept, chains;
     uint64_t residues;         /* bit r: a recurrence was resumed r positions past an anchor */
 } totals;
 
@@ -196,7 +199,9 @@ static void schedule_open(schedule *s, uint64_t seed, fake_fault fault)
     o->clock = clock_random;
     o->clock_context = s;
     fake_options f = { .context = o->context, .rows_max = o->rows_max, .reach = 8 + (uint32_t)below(s, 150),
-                       .recurs = below(s, 2) == 0 };
+                       .recurs = below(s, 2) == 0, .has_head = below(s, 2) == 0,
+                       .head_right = (uint32_t)below(s, 3) * 128 };
+    o->head_drafts = (uint32_t)below(s, LW_CHAIN_STEPS_MAX + 1);
     uint32_t reaches[LW_PLAN_REACHES_MAX];
     const uint32_t groups = fake_reaches(&f, reaches);
     for (uint32_t g = 0; g < groups; g++) {
@@ -205,7 +210,10 @@ static void schedule_open(schedule *s, uint64_t seed, fake_fault fault)
     }
     fake_open(&s->fake, &f);
     s->fake.fault = fault;
-    const lw_core_device device = fake_device(&s->fake);
+    s->table = lw_device_null;
+    s->table.calls_draw = below(s, 3) != 0;
+    lw_core_device device = fake_device(&s->fake);
+    device.table = &s->table;
     assert_int_equal(lw_core_open(&device, o, &s->core, NULL), LW_OK);
     const uint32_t count = 2 + (uint32_t)below(s, REQUESTS_MAX - 1);
     for (; s->story_count < count; s->story_count++) story_make(s, &s->stories[s->story_count]);
@@ -285,6 +293,9 @@ static uint64_t schedule_play(uint64_t seed, fake_fault fault, totals *all)
     for (uint32_t i = 0; i < s.story_count; i++) reply_judge(&s, &s.stories[i], all);
     const lw_core_counts counts = lw_core_read_counts(s.core);
     all->kept += counts.kept;
+    all->head_drafted += counts.head_drafted;
+    all->head_kept += counts.head_kept;
+    all->chains += counts.head_rounds;
     all->drafted += counts.drafted;
     all->cached += counts.cached_tokens;
     all->evicted += counts.cache.evicted;
@@ -312,15 +323,18 @@ static void every_reply_is_its_solo_reply(void **state)
     for (uint64_t seed = first; seed < first + count; seed++) {
         if (schedule_play(seed, FAKE_SOUND, &all) > 0) fail_msg("seed %llu failed", (unsigned long long)seed);
     }
-    print_message(
-        "%llu tokens, %llu of %llu drafts kept, %llu prompt tokens resumed, %llu evictions, %llu failed, "
-        "%llu cancelled, %llu stopped, %llu with NaN\n",
-        (unsigned long long)all.tokens, (unsigned long long)all.kept, (unsigned long long)all.drafted,
-        (unsigned long long)all.cached, (unsigned long long)all.evicted, (unsigned long long)all.failed,
-        (unsigned long long)all.cancelled, (unsigned long long)all.stopped,
-        (unsigned long long)all.bad_logits);
+    print_message("%llu tokens, %llu of %llu drafts kept (%llu of %llu by %llu chains of heads), %llu prompt "
+                  "tokens resumed, %llu evictions, %llu failed, "
+                  "%llu cancelled, %llu stopped, %llu with NaN\n",
+                  (unsigned long long)all.tokens, (unsigned long long)all.kept,
+                  (unsigned long long)all.drafted, (unsigned long long)all.head_kept,
+                  (unsigned long long)all.head_drafted, (unsigned long long)all.chains,
+                  (unsigned long long)all.cached, (unsigned long long)all.evicted,
+                  (unsigned long long)all.failed, (unsigned long long)all.cancelled,
+                  (unsigned long long)all.stopped, (unsigned long long)all.bad_logits);
     if (one != NULL) return;
     assert_true(all.kept > count && all.drafted > all.kept && all.cached > count && all.evicted > count / 10);
+    assert_true(all.head_kept > count && all.head_drafted > all.head_kept);
     assert_true(all.residues == UINT64_MAX);
     assert_true(all.failed > 0 && all.cancelled > 0 && all.stopped > 0 && all.bad_logits > 0);
 }
@@ -340,6 +354,7 @@ static void planted_faults_are_caught(void **state)
     assert_true(schedules_caught(FAKE_WRITES_BELOW_MARKS, 50) > 10);
     assert_true(schedules_caught(FAKE_FORGETS_COPIES, 50) > 5);
     assert_true(schedules_caught(FAKE_WRITES_ANCHORS, 50) > 5);
+    assert_true(schedules_caught(FAKE_KEEPS_HEAD_ROWS, 50) > 5);
 }
 
 int main(void)
