@@ -103,6 +103,12 @@ static lw_status sizes_choose(lw__lanes *lanes, const lw_model_options *options,
 
 /* ---- opening ---- */
 
+/* Without drafts of its own making a model is loaded without its head. */
+static uint32_t head_drafts(const lw_model_options *options)
+{
+    return options->drafts_off ? 0 : (uint32_t)options->mtp_drafts;
+}
+
 static uint32_t wanted_max(const lw__lanes *lanes, const lw_model_options *options)
 {
     const uint32_t drafts = options->drafts_off ? 0 : options->drafts_max;
@@ -126,17 +132,18 @@ static lw_status compile(lw__lanes *lanes, const lw_model *model, lw_diag *d)
 /* From the folder of costs, else timed now and left there. A folder that cannot be written is no failure: the
  * next load times them again. */
 static lw_status costs_find(lw__lanes *lanes, const lw_core_device *device, const lw_model_options *options,
-                            lw_cost costs[LW_COST_CLASSES_MAX], uint32_t *count, lw_diag *d)
+                            lw_timings *timings, lw_diag *d)
 {
     char key[LW_COSTS_KEY_CHARS + 1], text[128];
     const uint32_t rows_max = lanes->rows_max < lanes->context ? lanes->rows_max : lanes->context;
     lanes->table->describe(lanes->device, text, sizeof text);
     lw_costs_key(text, &lanes->plan, rows_max, key);
-    if (options->costs_dir != NULL && lw_costs_read(options->costs_dir, key, costs, count, NULL) == LW_OK)
+    if (options->costs_dir != NULL && lw_costs_read(options->costs_dir, key, timings, NULL) == LW_OK)
         return LW_OK;
-    const lw_status status = lw_costs_time(device, rows_max, wanted_max(lanes, options), costs, count, d);
+    const lw_status status =
+        lw_costs_time(device, rows_max, wanted_max(lanes, options), lanes->lane_count, timings, d);
     if (status != LW_OK || options->costs_dir == NULL) return status;
-    const lw_status saved = lw_costs_save(options->costs_dir, key, costs, *count, NULL);
+    const lw_status saved = lw_costs_save(options->costs_dir, key, timings, NULL);
     (void)saved;
     return LW_OK;
 }
@@ -148,13 +155,14 @@ static lw_status core_open(lw__lanes *lanes, const lw_model_options *options, lw
     };
     for (uint32_t g = 0; g < lanes->plan.reach_count; g++) device.page_bytes[g] = lanes->page_bytes[g];
     const uint32_t drafts = options->drafts_off ? 0 : options->drafts_max;
-    lw_cost costs[LW_COST_CLASSES_MAX];
-    uint32_t cost_count;
-    const lw_status status = costs_find(lanes, &device, options, costs, &cost_count, d);
+    lw_timings timings;
+    const lw_status status = costs_find(lanes, &device, options, &timings, d);
     if (status != LW_OK) return status;
     const lw_core_options core = {
-        .costs = costs,
-        .cost_count = cost_count,
+        .costs = timings.rounds.items,
+        .cost_count = timings.rounds.count,
+        .head_costs = timings.steps.items,
+        .head_cost_count = timings.steps.count,
         .lanes = lanes->lane_count,
         .context = lanes->context,
         .rows_max = lanes->rows_max,
@@ -165,6 +173,7 @@ static lw_status core_open(lw__lanes *lanes, const lw_model_options *options, lw
         .round_ns = (uint64_t)options->round_ms * 1000000u,
         .copy_match = options->draft_match != 0 ? options->draft_match : LW_COPY_MATCH_DEFAULT,
         .drafts_max = drafts,
+        .head_drafts = head_drafts(options),
         .clock = clock_read,
     };
     return lw_core_open(&device, &core, &lanes->core, d);
@@ -179,7 +188,8 @@ lw_status lw__lanes_open(lw__lanes *lanes, const lw_model *model, const lw_famil
     if (lanes->table == NULL) return lw_fail(d, LW_BAD_INPUT, "device \"%s\" is not one of this build", name);
     lw_status status = lw_plan_init(&lanes->plan, d);
     if (status == LW_OK) {
-        status = family->record(model->checkpoint, &(lw_record_options){ .head = false }, &lanes->plan, d);
+        const lw_record_options record = { .head = head_drafts(options) > 0 };
+        status = family->record(model->checkpoint, &record, &lanes->plan, d);
     }
     if (status == LW_OK) status = lanes->table->open(&device, &lanes->device, d);
     if (status == LW_OK) status = sizes_choose(lanes, options, lw_family_context(model->checkpoint), d);

@@ -23,11 +23,11 @@ typedef struct serve_arguments {
     lw_option_list aliases, hosts, origins, keys;
     const char *parallel, *reasoning, *log_format;
     double cache_gib, memory_gib;
-    bool has_cache, has_memory;
-    uint32_t body_mib;
+    bool has_cache, has_memory, has_mtp;
+    uint32_t body_mib, mtp_drafts;
 } serve_arguments;
 
-enum { SERVE_OPTIONS_COUNT = 37 };
+enum { SERVE_OPTIONS_COUNT = 38 };
 
 static size_t engine_table(serve_arguments *a, lw_option *table)
 {
@@ -55,7 +55,9 @@ static size_t engine_table(serve_arguments *a, lw_option *table)
           .help = "goal for rounds that fill prompts beside replies" },
         { .name = "no-drafts", .flag = &m->drafts_off, .help = "one token a round and reply; same replies" },
         { .name = "drafts", .value = "N", .u32 = &m->drafts_max, .min = 1, .max = 64,
-          .help = "drafts of one window; default: 8" },
+          .help = "drafts of one window; default: 15" },
+        { .name = "mtp-drafts", .value = "N", .u32 = &a->mtp_drafts, .given = &a->has_mtp, .max = 16,
+          .help = "of those by the model's own draft head; 0: it is not loaded; default: 5" },
         { .name = "trust-specials", .flag = &m->specials_anywhere,
           .help = "special tokens spelled in messages become tokens" },
     };
@@ -143,6 +145,7 @@ static void complete(serve_arguments *a, const char *model_dir)
     lw_serve_options *s = &a->serve;
     s->model_dir = model_dir;
     if (a->has_cache) s->model.cache_bytes = (int64_t)(a->cache_gib * 0x1p30);
+    if (a->has_mtp) s->model.mtp_drafts = (int32_t)a->mtp_drafts;
     if (a->has_memory) s->model.memory_bytes = (uint64_t)(a->memory_gib * 0x1p30);
     s->raw_reasoning = strcmp(a->reasoning, "raw") == 0;
     s->logs_json = strcmp(a->log_format, "json") == 0;

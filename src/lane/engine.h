@@ -30,6 +30,7 @@ typedef struct lw_engine_options {
     uint32_t context;            /* positions of one stream; 0: the smaller of the model's and 32,768 */
     uint32_t chunk_rows;         /* rows of the largest forward; 0: 512 */
     uint64_t cache_bytes;        /* pages for a core's prefix entries beside the lanes'; 0: none */
+    bool head;                   /* record the draft head too, where the checkpoint has one */
     lw_progress progress;
     lw_trace trace;
 } lw_engine_options;

@@ -181,6 +181,13 @@ static void story_make(schedule *s, story *t)
     fake_solo(r, t->stop_after, &t->solo);
 }
 
+/* A head that cannot be run costs drafts and nothing else. */
+static lw_status chain_fails(lw_exec *exec, const lw_chain *chain, lw_ticket *ticket, lw_diag *d)
+{
+    if (chain->rows[0].position % 2 == 0) return lw_device_null.submit_chain(exec, chain, ticket, d);
+    return lw_fail(d, LW_NO_ROOM, "no room for %u chains", chain->row_count);
+}
+
 static void schedule_open(schedule *s, uint64_t seed, fake_fault fault)
 {
     *s = (schedule){ .seed = seed, .rng = lw_rng_make(seed * 77777 + 1), .now = 1 };
@@ -211,6 +218,7 @@ static void schedule_open(schedule *s, uint64_t seed, fake_fault fault)
     fake_open(&s->fake, &f);
     s->fake.fault = fault;
     s->table = lw_device_null;
+    if (below(s, 8) == 0) s->table.submit_chain = chain_fails;
     s->table.calls_draw = below(s, 3) != 0;
     lw_core_device device = fake_device(&s->fake);
     device.table = &s->table;
