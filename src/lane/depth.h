@@ -32,6 +32,7 @@ void lw_costs_measure(lw_costs *costs, uint32_t rows, double ns);
 /* One stream's luck with one source. */
 typedef struct lw_depth {
     float chances[LW_DRAFTS_MAX];   /* that draft j equals its draw, given that those before it did */
+    float first;                    /* what they begin with, and go back to while they are not tried */
     float gain; /* tokens a plain round's time brought in rounds with drafts; plain is 1 */
     uint32_t rest, backoff;         /* plain rounds to go, and how many there are after the next loss */
 } lw_depth;

@@ -17,9 +17,10 @@ uint32_t lw_pages_needed(uint32_t reach, uint32_t context, uint32_t rows_max)
 {
     const uint32_t all = lw_pages_of(context);
     if (reach == 0) return all;
-    const uint64_t span =
-        (uint64_t)reach + rows_max; /* read positions and open rows; both ends may cut a page */
-    const uint64_t pages = span / LW_PAGE_POSITIONS + 2;
+    /* What the first open row reads, itself and the other open rows; at worst a page has one of them alone.
+     */
+    const uint64_t span = (uint64_t)reach + rows_max - 1;
+    const uint64_t pages = (span + LW_PAGE_POSITIONS - 2) / LW_PAGE_POSITIONS + 1;
     return pages < all ? (uint32_t)pages : all;
 }
 

@@ -48,6 +48,8 @@ static void luck_is_learnt_up_to_the_first_miss(void **state)
     for (int i = 0; i < 100; i++) lw_depth_drafted(&depth, 4, 2, 0.0, 0.0);
     assert_true(depth.chances[0] > 0.99f && depth.chances[1] > 0.99f && depth.chances[2] < 0.01f);
     assert_true(depth.chances[3] == before);
+    for (int i = 0; i < 200; i++) lw_depth_plain(&depth); /* what is not tried gets another chance */
+    assert_true(depth.chances[2] > 0.8f && depth.chances[2] < before);
 }
 
 /* Plays rounds in which drafts keep `kept` of 4 and cost `factor` plain rounds; counts those with drafts. */

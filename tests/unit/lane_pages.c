@@ -26,7 +26,9 @@ static void needed_counts_both_ragged_ends(void **state)
     assert_int_equal(lw_pages_needed(0, 2048, 128), 32);
     assert_int_equal(lw_pages_needed(0, 2049, 128), 33);
     assert_int_equal(lw_pages_needed(7, 2048, 1), 2);
-    assert_int_equal(lw_pages_needed(256, 2048, 128), 8);
+    assert_int_equal(lw_pages_needed(256, 2048, 128), 7);
+    assert_int_equal(lw_pages_needed(2, 2048, 64), 2); /* from 63 to 127, or from 0 to 64 */
+    assert_int_equal(lw_pages_needed(2, 2048, 65), 3);
     assert_int_equal(lw_pages_needed(4096, 2048, 128), 32); /* never more than the context */
 }
 
