@@ -71,6 +71,8 @@ typedef struct lw_model_options {
     void *progress_context;
     uint32_t draft_match;         /* tokens that agree before a copy is drafted, at least 3; 0: 8 */
     const char *costs_dir;        /* keeps what rounds were timed to take; NULL: timed at each open */
+    int32_t mtp_drafts; /* of a window's drafts, those that the model's own draft head (MTP) may make,
+                           at most 16; negative: 5; 0: none, and the head is not loaded */
 } lw_model_options;
 
 /* Every option at its default; to be changed member by member. */
@@ -236,6 +238,7 @@ typedef struct lw_model_counts {
     uint64_t drafts_offered, drafts_kept;
     uint64_t cache_bytes, cache_entries, cache_hits, cache_misses, cache_evicted;
     uint64_t pages_used, pages;
+    uint64_t mtp_drafts_offered, mtp_drafts_kept;   /* by the draft head; in the sums above */
 } lw_model_counts;
 LW_API void lw_model_read_counts(const lw_model *model, lw_model_counts *counts);
 

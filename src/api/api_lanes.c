@@ -27,6 +27,12 @@ static uint32_t chunk_rows_of(const lw_model_options *options)
     return rows > least ? rows : least;
 }
 
+/* Without drafts of its own making a model is loaded without its head. */
+static uint32_t head_drafts(const lw_model_options *options)
+{
+    return options->drafts_off ? 0 : (uint32_t)options->mtp_drafts;
+}
+
 static lw_status engine_open(lw__lanes *lanes, const lw_model *model, lw_diag *d)
 {
     const lw_model_options *options = &model->options;
@@ -39,6 +45,7 @@ static lw_status engine_open(lw__lanes *lanes, const lw_model *model, lw_diag *d
         .wanted_rows = 1 + drafts_of(options),
         .cache_bytes = options->cache_bytes < 0 ? LW_ADMIT_CACHE_AUTO : (uint64_t)options->cache_bytes,
         .memory_bytes = options->memory_bytes,
+        .head = head_drafts(options) > 0,
         .progress = { .step = options->progress, .context = options->progress_context },
     };
     const lw_status status = lw_engine_open(model->checkpoint, &engine, &lanes->engine, d);
@@ -47,8 +54,7 @@ static lw_status engine_open(lw__lanes *lanes, const lw_model *model, lw_diag *d
 
 /* From the folder of costs, else timed now and left there. A folder that cannot be written is no failure: the
  * next load times them again. */
-static lw_status costs_find(const lw__lanes *lanes, const char *dir, lw_cost costs[LW_COST_CLASSES_MAX],
-                            uint32_t *count, lw_diag *d)
+static lw_status costs_find(const lw__lanes *lanes, const char *dir, lw_timings *timings, lw_diag *d)
 {
     char key[LW_COSTS_KEY_CHARS + 1], text[128];
     const uint32_t rows = lw_engine_chunk_rows(lanes->engine), context = lw_engine_context(lanes->engine);
@@ -56,10 +62,11 @@ static lw_status costs_find(const lw__lanes *lanes, const char *dir, lw_cost cos
     const uint32_t wanted_max = lw_engine_wanted_max(lanes->engine);
     lw_engine_describe(lanes->engine, text, sizeof text);
     lw_costs_key(text, lanes->device.plan, rows_max, wanted_max, key);
-    if (dir != NULL && lw_costs_read(dir, key, costs, count, NULL) == LW_OK) return LW_OK;
-    const lw_status status = lw_costs_time(&lanes->device, rows_max, wanted_max, costs, count, d);
+    if (dir != NULL && lw_costs_read(dir, key, timings, NULL) == LW_OK) return LW_OK;
+    const lw_status status =
+        lw_costs_time(&lanes->device, rows_max, wanted_max, lw_engine_lanes(lanes->engine), timings, d);
     if (status != LW_OK || dir == NULL) return status;
-    const lw_status saved = lw_costs_save(dir, key, costs, *count, NULL);
+    const lw_status saved = lw_costs_save(dir, key, timings, NULL);
     (void)saved;
     return LW_OK;
 }
@@ -67,19 +74,21 @@ static lw_status costs_find(const lw__lanes *lanes, const char *dir, lw_cost cos
 lw_status lw__lanes_open(lw__lanes *lanes, const lw_model *model, lw_diag *d)
 {
     const lw_model_options *options = &model->options;
-    lw_cost costs[LW_COST_CLASSES_MAX];
-    uint32_t cost_count = 0;
+    lw_timings timings;
     *lanes = (lw__lanes){ .engine = NULL };
     lw_status status = engine_open(lanes, model, d);
-    if (status == LW_OK) status = costs_find(lanes, options->costs_dir, costs, &cost_count, d);
+    if (status == LW_OK) status = costs_find(lanes, options->costs_dir, &timings, d);
     if (status != LW_OK) return status;
     lw_core_options core = lw_engine_core_options(lanes->engine);
-    core.costs = costs;
-    core.cost_count = cost_count;
+    core.costs = timings.rounds.items;
+    core.cost_count = timings.rounds.count;
+    core.head_costs = timings.steps.items;
+    core.head_cost_count = timings.steps.count;
     core.queue_max = options->queue;
     core.round_ns = (uint64_t)options->round_ms * 1000000u;
     if (options->draft_match != 0) core.copy_match = options->draft_match;
     core.drafts_max = drafts_of(options);
+    core.head_drafts = head_drafts(options);
     lanes->cache_bytes = core.cache_bytes;
     return lw_core_open(&lanes->device, &core, &lanes->core, d);
 }

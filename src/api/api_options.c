@@ -44,7 +44,7 @@ static lw_result wholes_check(const whole_range *ranges, size_t count, lw_error 
 
 void lw_model_options_init(lw_model_options *options)
 {
-    *options = (lw_model_options){ .struct_bytes = sizeof *options, .cache_bytes = -1 };
+    *options = (lw_model_options){ .struct_bytes = sizeof *options, .cache_bytes = -1, .mtp_drafts = -1 };
 }
 
 lw_result lw__api_model_options(const lw_model_options *options, lw_model_options *out, lw_error *error)
@@ -61,11 +61,13 @@ lw_result lw__api_model_options(const lw_model_options *options, lw_model_option
         { "queue", out->queue, LW__API_QUEUE_MAX },
         { "round_ms", out->round_ms, LW__API_ROUND_MS_MAX },
         { "drafts_max", out->drafts_max, LW__API_DRAFTS_MAX },
+        { "mtp_drafts", out->mtp_drafts < 0 ? 0 : (uint64_t)out->mtp_drafts, LW__API_MTP_DRAFTS_MAX },
         { "draft_match", out->draft_match, LW__API_DRAFT_MATCH_MAX },
     };
     if (out->draft_match == 1 || out->draft_match == 2)
         return lw__api_fail(error, LW_RESULT_BAD_INPUT, "draft_match",
                             "draft_match is %u; it must be at least 3", out->draft_match);
+    if (out->mtp_drafts < 0) out->mtp_drafts = LW__API_MTP_DRAFTS_USUAL;
     if (out->drafts_max == 0) out->drafts_max = LW__API_DRAFTS_USUAL;
     return wholes_check(ranges, sizeof ranges / sizeof ranges[0], error);
 }

@@ -238,6 +238,8 @@ void lw__rounds_count(const lw__rounds *rounds, lw_model_counts *counts)
         .rows = core.rows,
         .drafts_offered = core.drafted,
         .drafts_kept = core.kept,
+        .mtp_drafts_offered = core.head_drafted,
+        .mtp_drafts_kept = core.head_kept,
         .cache_bytes = core.cache_bytes,
         .cache_entries = core.cache_entries,
         .cache_hits = core.cache.hits,

@@ -25,8 +25,8 @@ typedef struct serve_arguments {
     lw_option_list aliases, hosts, origins, keys;
     const char *parallel, *reasoning, *log_format;
     double cache_gib, memory_gib;
-    bool has_cache, has_memory;
-    uint32_t body_mib;
+    bool has_cache, has_memory, has_mtp;
+    uint32_t body_mib, mtp_drafts;
     char costs_dir[LW_COSTS_PATH_BYTES];
 } serve_arguments;
 
@@ -59,6 +59,8 @@ static size_t engine_table(serve_arguments *a, lw_option *table)
         { .name = "no-drafts", .flag = &m->drafts_off, .help = "one token a round and reply; same replies" },
         { .name = "drafts", .value = "N", .u32 = &m->drafts_max, .min = 1, .max = 64,
           .help = "drafts of one window; default: 15" },
+        { .name = "mtp-drafts", .value = "N", .u32 = &a->mtp_drafts, .given = &a->has_mtp, .max = 16,
+          .help = "of those by the model's own draft head; 0: it is not loaded; default: 5" },
         { .name = "trust-specials", .flag = &m->specials_anywhere,
           .help = "special tokens spelled in messages become tokens" },
     };
@@ -148,6 +150,7 @@ static void complete(serve_arguments *a, const char *model_dir)
     lw_serve_options *s = &a->serve;
     s->model_dir = model_dir;
     if (a->has_cache) s->model.cache_bytes = (int64_t)(a->cache_gib * 0x1p30);
+    if (a->has_mtp) s->model.mtp_drafts = (int32_t)a->mtp_drafts;
     if (a->has_memory) s->model.memory_bytes = (uint64_t)(a->memory_gib * 0x1p30);
     s->raw_reasoning = strcmp(a->reasoning, "raw") == 0;
     s->logs_json = strcmp(a->log_format, "json") == 0;

@@ -2,7 +2,8 @@
  *
  * open -> compile (weights repacked once, pools allocated, an op or descriptor it lacks refuses the model by
  * name)
- * -> submit / wait / read for each round -> exec_close -> close. One thread owns a device and all it made.
+ * -> submit, or submit_chain, / wait / read for each round -> exec_close -> close. One thread owns a device
+ * and all it made.
  *
  * Commit is host arithmetic and no call of this contract: a forward writes at slots >= committed only, so
  * rows that are not kept are simply written over.
@@ -41,6 +42,25 @@ typedef struct lw_batch {
     uint32_t lane_count;
 } lw_batch;
 
+enum { LW_CHAIN_STEPS_MAX = 16 };
+
+/* Chains of draft rows, run by the plan's draft head as one submission: from each first row's logits a token
+ * is drawn, which is the row of the next step, one position and one slot further, and so on. The token of a
+ * chain's last step gets no row. Borrowed until wait. */
+typedef struct lw_chain {
+    const lw_row *rows;       /* each of a lane of its own, wanted, without parent, at slot == position ==
+                                 committed */
+    const uint32_t *steps; /* [row_count] tokens to draw, from 1 on; descending, so that chains end from the
+                              last one */
+    uint32_t row_count;
+    const lw_batch_lane *lanes;
+    uint32_t lane_count;
+    /* The token that a row draws at a step, an id of the vocabulary; NULL: the likeliest, of equals the
+     * lowest id. */
+    int32_t (*draw)(void *context, uint32_t row, uint32_t step, const float *logits);
+    void *context;
+} lw_chain;
+
 /* Called after every op for every row of its output when a trace is set; values are the row as fp32. */
 typedef struct lw_trace {
     void (*row)(void *context, const lw_op *op, const lw_value *value, uint32_t row, const float *values);
@@ -75,6 +95,7 @@ typedef struct lw_exec_options {
 
 typedef struct lw_device_table {
     const char *name;
+    bool calls_draw;          /* whether submit_chain asks draw; where not, each draws its likeliest token */
     lw_status (*open)(const lw_device_options *options, lw_device **out, lw_diag *d);
     void (*close)(lw_device *device);
 
@@ -96,6 +117,12 @@ typedef struct lw_device_table {
     /* After wait: the logits of the index-th wanted row, in batch order, [vocab] fp32; valid until the next
      * submit. */
     lw_status (*read_logits)(lw_exec *exec, uint32_t index, const float **logits, lw_diag *d);
+
+    /* The same for chains of the entry LW_ENTRY_HEAD, which the plan has; no more of them than wanted_max.
+     * What it wrote, at slots from committed on, the forward over the same slots overwrites. */
+    lw_status (*submit_chain)(lw_exec *exec, const lw_chain *chain, lw_ticket *ticket, lw_diag *d);
+    /* After wait: the tokens that the chain of this row drew, [steps]; valid until the next submit. */
+    lw_status (*read_chain)(lw_exec *exec, uint32_t row, const int32_t **tokens, lw_diag *d);
 
     /* Copies one page of a reach group, all its states: a resumer's partial last page. */
     lw_status (*page_copy)(lw_exec *exec, uint32_t group, uint32_t from, uint32_t to, lw_diag *d);

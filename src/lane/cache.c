@@ -1,6 +1,8 @@
 /* Prefix entries; see cache.h. */
 #include "lane/cache.h"
 
+#include "base/limits.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -247,4 +249,21 @@ bool lw_cache_publish(lw_cache *cache, const int32_t *ids, uint32_t position, co
     cache->counts.kept++;
     while (lw_cache_bytes(cache) > cache->bytes_max) LW_ASSERT(evict_one(cache, at));
     return true;
+}
+
+uint32_t lw_cache_mark_rows(const lw_plan *plan, uint32_t usual)
+{
+    uint64_t state_bytes = 0, page_bytes = 0;
+    bool recurs = false;
+    for (uint32_t i = 0; i < plan->state_count; i++) {
+        const lw_state *state = &plan->states[i];
+        const bool is_anchor = state->kind == LW_STATE_ANCHOR;
+        recurs = recurs || is_anchor;
+        if (is_anchor || state->kind == LW_STATE_STEPS) state_bytes += lw_state_page_bytes(state);
+        if (state->reach == 0) page_bytes += lw_state_page_bytes(state);
+    }
+    if (!recurs || page_bytes == 0) return usual;
+    const uint64_t pages = state_bytes / page_bytes + (state_bytes % page_bytes != 0);
+    return pages < LW_LIMIT_CONTEXT / LW_PAGE_POSITIONS ? (uint32_t)pages * LW_PAGE_POSITIONS
+                                                        : LW_LIMIT_CONTEXT;
 }

@@ -2,9 +2,8 @@
  * thread.
  *
  * An entry at position p is the ids of [0, p) and references to every page that a row at p reads, in every
- * reach group; a draft head's KV is one more group of the same plan. (An anchored recurrent state joins an
- * entry as references to its blobs, and then its absence is a miss like that of a page.) Entries form a tree
- * by their ids.
+ * reach group: keys and values, the tails of convolutions, a recurrence's steps and its anchor, a draft
+ * head's share of each. Entries form a tree by their ids.
  *
  * Invariants
  * 1. An entry keeps no page from a lane that was promised it: whoever needs pages evicts entries until there
@@ -75,5 +74,9 @@ void lw_cache_drop(lw_cache *cache, int32_t entry);
 
 /* Evicts entries, never `spared`, until group g has count free pages; false when that is not enough. */
 bool lw_cache_yield(lw_cache *cache, uint32_t g, uint32_t count, int32_t spared);
+
+/* Rows between two entries of a long prompt: as many as have keys and values of the weight of one recurrent
+ * state, in whole pages; `usual` for a plan without recurrences. */
+uint32_t lw_cache_mark_rows(const lw_plan *plan, uint32_t usual);
 
 #endif

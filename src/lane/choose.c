@@ -9,6 +9,12 @@ enum {
     PROMPT_ROWS_LEAST = 8,    /* prompts go on even where a single row takes too long */
 };
 
+static const lw_depth *depth_of(const lw_core *core, const lw__share *share)
+{
+    const lw__lane *lane = &core->lanes[share->lane];
+    return &lane->depths[lane->drafted_by];
+}
+
 static uint32_t rows_known(const lw__lane *lane)
 {
     return lane->count - lane->committed;
@@ -46,25 +52,26 @@ static uint32_t likeliest(const lw_core *core, const lw__round *round, const uin
 }
 
 /* Takes the likeliest next draft over all lanes again and again; the prefix of that order with the most
- * expected tokens a nanosecond is what the round tries. A tree's nodes go in its source's order, with a
- * chain's chances. */
+ * expected tokens a nanosecond is what the round tries. What the draft head took is spent by now and counts
+ * whatever is tried. A tree's nodes go in its source's order, with a chain's chances. */
 static void choose_drafts(const lw_core *core, lw__round *round, uint32_t room)
 {
     uint32_t taken[LW_CORE_LANES_MAX] = { 0 };
     double chances[LW_CORE_LANES_MAX];
     double expected = round->running;
-    double best = expected / lw_costs_at(&core->costs, round->row_count);
+    const double spent = core->head.ns;
+    double best = expected / (lw_costs_at(&core->costs, round->row_count) + spent);
     const uint32_t base = round->row_count;
     for (uint32_t i = 0; i < round->running; i++)
-        chances[i] = core->lanes[round->shares[i].lane].depth.chances[0];
+        chances[i] = depth_of(core, &round->shares[i])->chances[0];
     for (uint32_t rows = base + 1; rows <= base + room; rows++) {
         const uint32_t i = likeliest(core, round, taken, chances);
         if (i == round->share_count) return;
         expected += chances[i];
         taken[i]++;
         if (taken[i] < LW_DRAFTS_MAX)
-            chances[i] *= core->lanes[round->shares[i].lane].depth.chances[taken[i]];
-        const double rate = expected / lw_costs_at(&core->costs, rows);
+            chances[i] *= depth_of(core, &round->shares[i])->chances[taken[i]];
+        const double rate = expected / (lw_costs_at(&core->costs, rows) + spent);
         if (rate <= best) continue;
         best = rate;
         round->row_count = rows;
@@ -78,7 +85,7 @@ static void choose_probes(const lw_core *core, lw__round *round, uint32_t room)
     for (uint32_t i = 0; i < round->running && room > 0; i++) {
         lw__share *share = &round->shares[i];
         const lw__lane *lane = &core->lanes[share->lane];
-        const bool probes = lw_depth_limit(&lane->depth, LW_DRAFTS_MAX) == 1;
+        const bool probes = lw_depth_limit(depth_of(core, share), LW_DRAFTS_MAX) == 1;
         if (!share->draws || !probes || lane->draft.count == 0 || share->drafts > 0) continue;
         share->drafts = 1;
         round->row_count++;

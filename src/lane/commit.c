@@ -51,13 +51,21 @@ static bool tell_tokens(lw__lane *lane, lw_finish *finish)
 /* Tells the source and the guard how the drafts went. round_ns 0: the round's time says nothing of them. */
 static void judge_drafts(lw_core *core, lw__lane *lane, const lw__share *share, uint64_t round_ns)
 {
-    if (share->drafts == 0) {
-        lw_depth_plain(&lane->depth);
-        return;
+    const uint32_t used = share->drafts > 0 ? lane->drafted_by : LW__SOURCES;
+    for (uint32_t source = 0; source < LW__SOURCES; source++) {
+        if (source != used) lw_depth_plain(&lane->depths[source]);
     }
-    const double plain = lw_costs_at(&core->costs, core->round.row_count - share->drafts);
-    lw_depth_drafted(&lane->depth, share->drafts, lane->kept, (double)round_ns, plain);
-    lane->drafted_by->judge(lane->drafted_by->context, share->lane, share->drafts, lane->kept);
+    if (used == LW__SOURCES) return;
+    /* The head's time is shared out by steps: what the others' took was not this lane's to save. */
+    const lw__head *head = &core->head;
+    const uint32_t others = head->step_count - lane->head_steps;
+    double plain = lw_costs_at(&core->costs, core->round.row_count - share->drafts);
+    if (others > 0) plain += head->ns * others / head->step_count;
+    const double ns = round_ns != 0 ? (double)round_ns + head->ns : 0.0;
+    lw_depth_drafted(&lane->depths[used], share->drafts, lane->kept, ns, plain);
+    core->sources[used].judge(core->sources[used].context, share->lane, share->drafts, lane->kept);
+    core->counts.head_drafted += used == LW__SOURCE_HEAD ? share->drafts : 0;
+    core->counts.head_kept += used == LW__SOURCE_HEAD ? lane->kept : 0;
     lane->counts.drafted += share->drafts;
     lane->counts.kept += lane->kept;
     core->counts.drafted += share->drafts;

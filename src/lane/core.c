@@ -31,6 +31,10 @@ static lw_status options_check(const lw_core_options *options, const lw_core_dev
         return lw_fail(d, LW_BAD_INPUT, "windows of %u drafts: at most %d are served", options->drafts_max,
                        LW_DRAFTS_MAX);
     }
+    if (options->head_drafts > LW_CHAIN_STEPS_MAX) {
+        return lw_fail(d, LW_BAD_INPUT, "chains of %u drafts: the draft head makes at most %d",
+                       options->head_drafts, LW_CHAIN_STEPS_MAX);
+    }
     if (lw_pages_of(options->context) > device->pool->table_pages) {
         return lw_fail(d, LW_BAD_INPUT, "a context of %u positions is more than the pool's tables hold",
                        options->context);
@@ -73,8 +77,11 @@ static lw_status memory_take(lw_core *core, lw_diag *d)
     }
     if (status == LW_OK && o->copy_match != 0 && o->drafts_max != 0) {
         status = lw_copies_make(o->lanes, o->context, o->copy_match, &core->copies, d);
-        if (status == LW_OK) core->copy_source = lw_copies_source(core->copies);
+        if (status == LW_OK) core->sources[LW__SOURCE_COPIES] = lw_copies_source(core->copies);
     }
+    if (o->source != NULL) core->sources[LW__SOURCE_GIVEN] = *o->source;
+    if (status == LW_OK) status = lw__head_init(core, d);
+    if (core->head.steps_max > 0) core->sources[LW__SOURCE_HEAD] = lw__head_source(core);
     return status;
 }
 
@@ -89,6 +96,8 @@ lw_status lw_core_open(const lw_core_device *device, const lw_core_options *opti
     if (core == NULL) return lw_fail(d, LW_NO_ROOM, "no memory for the lane core");
     core->device = *device;
     core->options = *options;
+    for (uint32_t g = 0; g < device->pool->group_count; g++)
+        core->recurs = core->recurs || device->pool->groups[g].is_anchor;
     if (core->options.queue_max == 0) core->options.queue_max = QUEUE_DEFAULT;
     if (core->options.cache_entries == 0) core->options.cache_entries = LW_CACHE_ENTRIES_DEFAULT;
     status = memory_take(core, d);
@@ -115,6 +124,7 @@ void lw_core_close(lw_core *core)
     }
     lw_cache_deinit(&core->cache);
     lw_costs_deinit(&core->costs);
+    lw__head_deinit(core);
     lw_copies_free(core->copies);
     lw_sampler_free(core->sampler);
     free(core->logits);
@@ -302,24 +312,71 @@ static void draft_check(const lw_core *core, const lw_draft *draft, uint32_t roo
     }
 }
 
-static void lane_draft(lw_core *core, uint32_t index)
+static bool is_chain(const lw_draft *draft)
 {
-    lw__lane *lane = &core->lanes[index];
-    const lw_request *request = lane->job.request;
-    lane->draft.count = 0;
-    if (!lw__lane_runs(lane) || !request->draft) return;
-    const uint32_t left = request->tokens_max - lane->counts.tokens;
-    const uint32_t limit = lw_depth_limit(&lane->depth, core->options.drafts_max);
-    const uint32_t room = left - 1 < limit ? left - 1 : limit;
-    if (room == 0) return;
-    const lw_draft_source *const sources[] = { core->copies != NULL ? &core->copy_source : NULL,
-                                               core->options.source };
-    for (uint32_t i = 0; i < sizeof sources / sizeof sources[0] && lane->draft.count == 0; i++) {
-        if (sources[i] == NULL) continue;
-        sources[i]->propose(sources[i]->context, index, lane->ids, lane->count, room, &lane->draft);
-        lane->drafted_by = sources[i];
+    uint32_t i = 0;
+    while (i < draft->count && draft->parents[i] == (int32_t)i - 1) i++;
+    return i == draft->count;
+}
+
+/* Takes the nodes out of a tree that stand at or past the anchor after the pending token's position. */
+static void tree_cut(lw_draft *draft, uint32_t position)
+{
+    const uint32_t depth_max = LW_ANCHOR_POSITIONS - 1 - position % LW_ANCHOR_POSITIONS;
+    uint32_t depths[LW_DRAFTS_MAX], kept = 0;
+    int32_t moved[LW_DRAFTS_MAX]; /* where a node went; -1: it was cut */
+    if (is_chain(draft)) return;
+    for (uint32_t i = 0; i < draft->count; i++) {
+        const int32_t parent = draft->parents[i];
+        depths[i] = parent < 0 ? 1 : depths[parent] + 1;
+        moved[i] = -1;
+        if (depths[i] > depth_max) continue;
+        draft->tokens[kept] = draft->tokens[i];
+        draft->parents[kept] = parent < 0 ? -1 : moved[parent];
+        moved[i] = (int32_t)kept++;
     }
-    draft_check(core, &lane->draft, room);
+    draft->count = kept;
+}
+
+/* Drafts that the coming round may try for a lane from this source. */
+static uint32_t draft_room(const lw_core *core, const lw__lane *lane, uint32_t source)
+{
+    const lw_request *request = lane->job.request;
+    if (!lw__lane_runs(lane) || !request->draft || lane->draft.count > 0) return 0;
+    const uint32_t left = request->tokens_max - lane->counts.tokens;
+    const uint32_t limit = lw_depth_limit(&lane->depths[source], core->options.drafts_max);
+    return left - 1 < limit ? left - 1 : limit;
+}
+
+/* Asks the source for the lanes that have no drafts yet. */
+static void source_ask(lw_core *core, uint32_t source)
+{
+    lw_draft_ask asks[LW_CORE_LANES_MAX];
+    uint32_t count = 0;
+    if (core->sources[source].propose == NULL) return;
+    for (uint32_t i = 0; i < core->options.lanes; i++) {
+        lw__lane *lane = &core->lanes[i];
+        const uint32_t room = draft_room(core, lane, source);
+        if (room == 0) continue;
+        lane->drafted_by = source;
+        asks[count++] = (lw_draft_ask){ .lane = i, .ids = lane->ids, .count = lane->count, .room = room,
+                                        .out = &lane->draft };
+    }
+    if (count == 0) return;
+    core->sources[source].propose(core->sources[source].context, asks, count);
+    for (uint32_t i = 0; i < count; i++) {
+        draft_check(core, asks[i].out, asks[i].room);
+        if (core->recurs) tree_cut(asks[i].out, asks[i].count - 1);
+    }
+}
+
+static void drafts_make(lw_core *core)
+{
+    for (uint32_t i = 0; i < core->options.lanes; i++)
+        core->lanes[i].draft.count = core->lanes[i].head_steps = 0;
+    core->head.step_count = 0;
+    core->head.ns = 0.0;
+    for (uint32_t source = 0; source < LW__SOURCES; source++) source_ask(core, source);
 }
 
 /* Rows of one share: the known tokens as a chain, the drafts as a tree below the last of them. */
@@ -346,18 +403,26 @@ static void rows_fill(lw_core *core, const lw__share *share)
     }
 }
 
-static void pages_cover(lw_core *core, const lw__share *share)
+void lw__pages_cover(lw_core *core, lw__lane *lane, uint32_t end)
 {
-    lw__lane *lane = &core->lanes[share->lane];
-    const uint32_t begin = lane->committed, end = begin + share->known + share->drafts;
     for (uint32_t g = 0; g < core->device.pool->group_count; g++) {
         const uint32_t wanted = lw_pages_wanted(&lane->pages, g, end);
         LW_ASSERT(lane->pages.end[g] - lane->pages.begin[g] + wanted <= lane->reserved[g]);
         LW_ASSERT(lw_cache_yield(&core->cache, g, wanted, LW_CACHE_NONE));
     }
     LW_ASSERT(lw_pages_cover(core->device.pool, &lane->pages, end, NULL) == LW_OK);
-    for (uint32_t slot = begin; slot < end; slot++) {
+    for (uint32_t slot = lane->committed; slot < end; slot++) {
         LW_ASSERT(lw_pages_may_write(core->device.pool, &lane->pages, slot));
+    }
+}
+
+void lw__lanes_fill(const lw_core *core, lw_batch_lane *lanes)
+{
+    for (uint32_t i = 0; i < core->options.lanes; i++) {
+        const lw__lane *lane = &core->lanes[i];
+        lanes[i] =
+            (lw_batch_lane){ .committed = lane->committed, .page_count = core->device.pool->table_pages };
+        for (uint32_t g = 0; g < core->device.pool->group_count; g++) lanes[i].pages[g] = lane->pages.ids[g];
     }
 }
 
@@ -365,15 +430,12 @@ static lw_status forward(lw_core *core, const lw__round *round, lw_diag *d)
 {
     lw_batch_lane lanes[LW_CORE_LANES_MAX];
     for (uint32_t i = 0; i < round->share_count; i++) {
-        pages_cover(core, &round->shares[i]);
-        rows_fill(core, &round->shares[i]);
+        const lw__share *share = &round->shares[i];
+        lw__lane *lane = &core->lanes[share->lane];
+        lw__pages_cover(core, lane, lane->committed + share->known + share->drafts);
+        rows_fill(core, share);
     }
-    for (uint32_t i = 0; i < core->options.lanes; i++) {
-        const lw__lane *lane = &core->lanes[i];
-        lanes[i] =
-            (lw_batch_lane){ .committed = lane->committed, .page_count = core->device.pool->table_pages };
-        for (uint32_t g = 0; g < core->device.pool->group_count; g++) lanes[i].pages[g] = lane->pages.ids[g];
-    }
+    lw__lanes_fill(core, lanes);
     const lw_batch batch = { .rows = core->rows, .row_count = round->row_count, .lanes = lanes,
                              .lane_count = core->options.lanes };
     lw_ticket ticket = 0;
@@ -405,7 +467,7 @@ bool lw_core_round(lw_core *core)
     core->is_in_round = true;
     lw__round *round = &core->round;
     lw__seats_fill(core);
-    for (uint32_t i = 0; i < core->options.lanes; i++) lane_draft(core, i);
+    drafts_make(core);
     lw__round_choose(core, round);
     const bool works = round->row_count > 0;
     if (works) {

@@ -28,10 +28,12 @@
  * first.
  *
  * Marks need no chunk boundary: states are pages, and an entry at p shares the pages below p however the
- * forward that wrote them was cut. (A blob state has to be asked for at its mark, and then chunks end there.)
+ * forward that wrote them was cut. A recurrence's state at an anchor is a page too: the row at the anchor
+ * makes it, again if that row was a draft that was not kept.
  *
  * A kept tree path whose rows do not stand at slot == position keeps the rows that do; the tokens after them
- * stay, and their rows are computed once more as a chain.
+ * stay, and their rows are computed once more as a chain. Where the plan has recurrences, a tree ends before
+ * the next anchor: two of its branches would make one page.
  */
 #ifndef LW_LANE_CORE_H
 #define LW_LANE_CORE_H
@@ -50,6 +52,7 @@ enum { LW_LOGPROBS_MAX = 20, LW_CORE_LANES_MAX = 64 };
 enum {
     LW_COPY_MATCH_DEFAULT = 8,    /* shorter agreements are indentation and set phrases */
     LW_DRAFTS_DEFAULT = 15,       /* a window of 16 rows */
+    LW_HEAD_DRAFTS_DEFAULT = 5,   /* what luck and costs choose among */
     LW_MARK_ROWS_DEFAULT = 1024,
     LW_CACHE_ENTRIES_DEFAULT = 64,
 };
@@ -76,9 +79,12 @@ typedef struct lw_core_options {
     uint64_t round_ns;           /* of a round with prompt rows beside replies; 0: 4 plain rounds' */
     uint32_t copy_match;         /* tokens that agree before a copy is tried; 0: no copies */
     uint32_t drafts_max;         /* of one window; 0: none */
+    uint32_t head_drafts; /* of those, at most so many by the plan's draft head, if it has one; 0: none */
     const lw_draft_source *source;       /* asked where there is nothing to copy; may be NULL */
     const lw_cost *costs;                /* measured at load, ascending; may be NULL */
     uint32_t cost_count;
+    const lw_cost *head_costs;           /* of one step of so many chains; may be NULL */
+    uint32_t head_cost_count;
     uint64_t (*clock)(void *context);    /* nanoseconds */
     void *clock_context;
 } lw_core_options;
@@ -139,6 +145,7 @@ typedef struct lw_request {
 
 typedef struct lw_core_counts {
     uint64_t rounds, rows, prompt_rows, tokens, drafted, kept;
+    uint64_t head_rounds, head_steps, head_drafted, head_kept;   /* of the draft head; it is in the sums */
     uint64_t submitted, finished, failed, cancelled, rounds_failed;
     uint64_t prompt_tokens, cached_tokens;
     uint32_t waiting, filling, running;

@@ -1,6 +1,6 @@
 /* What the files of the lane core share: core.c (open, submit, cancel, the round's order), seat.c (which
- * waiting request takes which lane, and how it leaves), choose.c, verify.c, commit.c. Nothing else includes
- * it but tests.
+ * waiting request takes which lane, and how it leaves), head.c, choose.c, verify.c, commit.c. Nothing else
+ * includes it but tests.
  */
 #ifndef LW_LANE_CORE_INTERNAL_H
 #define LW_LANE_CORE_INTERNAL_H
@@ -26,6 +26,9 @@ typedef struct lw__drawn {
     uint32_t top_count;
 } lw__drawn;
 
+/* Where drafts come from; who stands first is asked first. */
+enum { LW__SOURCE_COPIES, LW__SOURCE_GIVEN, LW__SOURCE_HEAD, LW__SOURCES };
+
 typedef struct lw__lane {
     lw__lane_state state;
     lw__job job;
@@ -36,9 +39,10 @@ typedef struct lw__lane {
     uint32_t next_mark;                      /* index of the first of the request's marks that lies ahead */
     uint32_t passed_over;
     lw_seen seen;                            /* counted only for requests with penalties */
-    lw_depth depth;
+    lw_depth depths[LW__SOURCES];
     lw_draft draft;                          /* for the coming round */
-    const lw_draft_source *drafted_by;
+    uint32_t drafted_by;                     /* index of its source */
+    uint32_t head_steps;                     /* of its chain in this round */
     uint64_t seated_ns, filled_ns;
     lw_request_counts counts;
 
@@ -75,9 +79,22 @@ typedef struct lw__round {
     uint32_t running;        /* shares of running lanes; they stand first */
 } lw__round;
 
+typedef struct lw__head {
+    uint32_t steps_max;      /* of one chain; 0: there is no head, or it is off */
+    lw_costs costs;          /* of one step of so many chains */
+    /* of the round in hand */
+    const lw_draft_ask *asks[LW_CORE_LANES_MAX];   /* of each row */
+    lw_row rows[LW_CORE_LANES_MAX];
+    uint32_t steps[LW_CORE_LANES_MAX];
+    uint32_t row_count;
+    uint32_t step_count;     /* of all chains */
+    double ns;               /* that they took */
+} lw__head;
+
 struct lw_core {
     lw_core_device device;
     lw_core_options options;
+    bool recurs;             /* the plan has recurrences */
     lw__lane *lanes;         /* [options.lanes] */
     lw__job *queue;          /* [options.queue_max], a ring */
     uint32_t queue_begin, queue_count;
@@ -85,7 +102,8 @@ struct lw_core {
     lw_cache cache;
     lw_costs costs;
     lw_copies *copies;
-    lw_draft_source copy_source;
+    lw__head head;
+    lw_draft_source sources[LW__SOURCES];   /* propose NULL: there is none */
     lw_sampler *sampler;
     float *logits;           /* [vocab] a row with penalties */
     lw_row *rows;            /* [rows_max] */
@@ -104,6 +122,19 @@ uint32_t lw__seat_pages(const lw_core *core, const lw_request *request, uint32_t
 void lw__seats_fill(lw_core *core);
 /* Frees the lane and tells the request. text is read before anything is freed. */
 void lw__seat_leave(lw_core *core, lw__lane *lane, lw_status status, lw_finish finish, const char *text);
+
+/* ---- core.c ---- */
+
+/* Takes pages for the lane's slots below end; entries yield. */
+void lw__pages_cover(lw_core *core, lw__lane *lane, uint32_t end);
+/* The lanes as a batch names them: [options.lanes]. */
+void lw__lanes_fill(const lw_core *core, lw_batch_lane *lanes);
+
+/* ---- head.c ---- */
+
+lw_status lw__head_init(lw_core *core, lw_diag *d) LW_MUST_USE;
+void lw__head_deinit(lw_core *core);
+lw_draft_source lw__head_source(lw_core *core);
 
 /* ---- choose.c ---- */
 

@@ -22,7 +22,7 @@ enum {
     PROGRAM_BYTES_MAX = 1 << 28,
 };
 
-static const char file_head[] = "lanewise window costs 1\n";
+static const char file_head[] = "lanewise window costs 2\n", step_word[] = "step ";
 
 /* ---- timing ---- */
 
@@ -35,13 +35,17 @@ static void rows_fill(lw_row *rows, uint32_t count, uint32_t wanted_max)
     }
 }
 
-static lw_status round_time(const lw_core_device *device, const lw_batch *batch, double *ns, lw_diag *d)
+/* Of the batch as a round, or of the chain where there is one. */
+static lw_status round_time(const lw_core_device *device, const lw_batch *batch, const lw_chain *chain,
+                            double *ns, lw_diag *d)
 {
     *ns = 0;
     for (int i = 0; i < REPEATS; i++) {
         lw_ticket ticket = 0;
         const uint64_t begin = lw_clock_ns();
-        lw_status status = device->table->submit(device->exec, 0, batch, &ticket, d);
+        lw_status status = chain != NULL
+            ? device->table->submit_chain(device->exec, chain, &ticket, d)
+            : device->table->submit(device->exec, LW_ENTRY_MAIN, batch, &ticket, d);
         if (status == LW_OK) status = device->table->wait(device->exec, ticket, d);
         if (status != LW_OK) return status;
         const double took = (double)(lw_clock_ns() - begin);
@@ -51,44 +55,71 @@ static lw_status round_time(const lw_core_device *device, const lw_batch *batch,
     return LW_OK;
 }
 
-static lw_status classes_time(const lw_core_device *device, const lw_page_table *table, lw_row *rows,
-                              uint32_t rows_max, uint32_t wanted_max, lw_cost *costs)
+static lw_batch_lane lane_make(const lw_core_device *device, const lw_page_table *table, uint32_t committed)
 {
-    /* The count of classes is told by the first whose rows are 0. */
-    uint32_t at = 0;
-    for (uint32_t count = 1; count <= rows_max && at < LW_COST_CLASSES_MAX; count *= 2, at++) {
+    lw_batch_lane lane = { .committed = committed, .page_count = device->pool->table_pages };
+    for (uint32_t g = 0; g < device->pool->group_count; g++) lane.pages[g] = table->ids[g];
+    return lane;
+}
+
+static lw_status classes_time(const lw_core_device *device, const lw_page_table *table, lw_row *rows,
+                              uint32_t rows_max, uint32_t wanted_max, lw_cost_list *out)
+{
+    for (uint32_t count = 1; count <= rows_max && out->count < LW_COST_CLASSES_MAX; count *= 2) {
         rows_fill(rows, count, wanted_max);
-        lw_batch_lane lane = { .page_count = device->pool->table_pages };
-        for (uint32_t g = 0; g < device->pool->group_count; g++) lane.pages[g] = table->ids[g];
+        const lw_batch_lane lane = lane_make(device, table, 0);
         const lw_batch batch = { .rows = rows, .row_count = count, .lanes = &lane, .lane_count = 1 };
         double ns;
-        const lw_status status = round_time(device, &batch, &ns, NULL);
+        const lw_status status = round_time(device, &batch, NULL, &ns, NULL);
         if (status != LW_OK) return status;
-        costs[at] = (lw_cost){ .rows = count, .ns = ns };
+        out->items[out->count++] = (lw_cost){ .rows = count, .ns = ns };
         if (ns > ROUND_NS_MAX) break;
     }
     return LW_OK;
 }
 
-lw_status lw_costs_time(const lw_core_device *device, uint32_t rows_max, uint32_t wanted_max,
-                        lw_cost costs[LW_COST_CLASSES_MAX], uint32_t *count, lw_diag *d)
+/* One table does for all chains, since each begins at a position of its own. */
+static lw_status steps_time(const lw_core_device *device, const lw_page_table *table, uint32_t lanes_max,
+                            lw_cost_list *out)
 {
-    memset(costs, 0, LW_COST_CLASSES_MAX * sizeof *costs);
-    *count = 0;
+    lw_row rows[LW_CORE_LANES_MAX];
+    lw_batch_lane lanes[LW_CORE_LANES_MAX];
+    uint32_t steps[LW_CORE_LANES_MAX];
+    for (uint32_t i = 0; i < lanes_max; i++) {
+        lanes[i] = lane_make(device, table, i);
+        rows[i] = (lw_row){ .lane = i, .position = i, .slot = i, .parent = -1, .wanted = true };
+        steps[i] = 1;
+    }
+    for (uint32_t count = 1; count <= lanes_max && out->count < LW_COST_CLASSES_MAX; count *= 2) {
+        const lw_chain chain = { .rows = rows, .steps = steps, .row_count = count, .lanes = lanes,
+                                 .lane_count = lanes_max };
+        double ns;
+        const lw_status status = round_time(device, NULL, &chain, &ns, NULL);
+        if (status != LW_OK) return status;
+        out->items[out->count++] = (lw_cost){ .rows = count, .ns = ns };
+    }
+    return LW_OK;
+}
+
+lw_status lw_costs_time(const lw_core_device *device, uint32_t rows_max, uint32_t wanted_max, uint32_t lanes,
+                        lw_timings *out, lw_diag *d)
+{
+    const bool has_head = device->plan->entry_count > LW_ENTRY_HEAD;
+    LW_ASSERT(lanes <= LW_CORE_LANES_MAX && lanes <= rows_max);
+    *out = (lw_timings){ .rounds = { .count = 0 } };
     lw_row *rows = calloc(rows_max, sizeof *rows);
     lw_page_table table;
     if (rows == NULL) return lw_fail(d, LW_NO_ROOM, "no memory to time %u rows", rows_max);
     lw_status status = lw_page_table_init(&table, device->pool, d);
     if (status == LW_OK) {
         status = lw_pages_cover(device->pool, &table, rows_max, d);
-        if (status == LW_OK) status = classes_time(device, &table, rows, rows_max, wanted_max, costs);
+        if (status == LW_OK) status = classes_time(device, &table, rows, rows_max, wanted_max, &out->rounds);
+        if (status == LW_OK && has_head) status = steps_time(device, &table, lanes, &out->steps);
         lw_pages_clear(device->pool, &table);
         lw_page_table_deinit(&table);
     }
     free(rows);
-    if (status != LW_OK) return lw_fail_prefix(d, status, "timing the rounds");
-    while (*count < LW_COST_CLASSES_MAX && costs[*count].rows != 0) ++*count;
-    return LW_OK;
+    return status == LW_OK ? LW_OK : lw_fail_prefix(d, status, "timing the rounds");
 }
 
 /* ---- the key ---- */
@@ -151,25 +182,26 @@ static lw_status path_make(const char *dir, const char *key, char path[LW_COSTS_
     return lw_fail(d, LW_BAD_INPUT, "%s: the path is too long", dir);
 }
 
-/* "ROWS NS\n" with ROWS a power of two above the one before and NS above 0. */
-static bool line_parse(const char **at, uint32_t rows_least, lw_cost *out)
+/* "ROWS NS\n" with ROWS above those of the line before and NS above 0. */
+static bool line_parse(const char **at, lw_cost_list *out)
 {
     char *end;
+    if (out->count == LW_COST_CLASSES_MAX) return false;
+    const uint32_t rows_least = out->count == 0 ? 1 : out->items[out->count - 1].rows + 1;
     const unsigned long rows = strtoul(*at, &end, 10);
     if (end == *at || *end != ' ' || rows < rows_least || rows > LW_LIMIT_CONTEXT) return false;
     const char *ns_at = end + 1;
     const double ns = strtod(ns_at, &end);
     if (end == ns_at || *end != '\n' || !(ns > 0 && ns < 1e15)) return false;
-    *out = (lw_cost){ .rows = (uint32_t)rows, .ns = ns };
+    out->items[out->count++] = (lw_cost){ .rows = (uint32_t)rows, .ns = ns };
     *at = end + 1;
     return true;
 }
 
-lw_status lw_costs_read(const char *dir, const char *key, lw_cost costs[LW_COST_CLASSES_MAX], uint32_t *count,
-                        lw_diag *d)
+lw_status lw_costs_read(const char *dir, const char *key, lw_timings *out, lw_diag *d)
 {
     char path[LW_COSTS_PATH_BYTES], text[FILE_BYTES_MAX + 1];
-    *count = 0;
+    *out = (lw_timings){ .rounds = { .count = 0 } };
     lw_status status = path_make(dir, key, path, d);
     if (status != LW_OK) return status;
     FILE *file = fopen(path, "rbe");
@@ -181,12 +213,12 @@ lw_status lw_costs_read(const char *dir, const char *key, lw_cost costs[LW_COST_
     const char *at = text + strlen(file_head);
     bool is_right = strncmp(text, file_head, strlen(file_head)) == 0;
     while (is_right && *at != '\0') {
-        const uint32_t least = *count == 0 ? 1 : costs[*count - 1].rows + 1;
-        is_right = *count < LW_COST_CLASSES_MAX && line_parse(&at, least, &costs[*count]);
-        *count += is_right;
+        const bool is_step = strncmp(at, step_word, strlen(step_word)) == 0;
+        if (is_step) at += strlen(step_word);
+        is_right = line_parse(&at, is_step ? &out->steps : &out->rounds);
     }
-    if (is_right && *count > 0) return LW_OK;
-    *count = 0;
+    if (is_right && out->rounds.count > 0) return LW_OK;
+    *out = (lw_timings){ .rounds = { .count = 0 } };
     return lw_fail(d, LW_BAD_INPUT, "%s: not a file of window costs", path);
 }
 
@@ -205,13 +237,23 @@ static void folders_make(const char *dir)
     }
 }
 
-static lw_status file_write(int file, const char *path, const lw_cost *costs, uint32_t count, lw_diag *d)
+static lw_status list_add(lw_buf *text, const char *word, const lw_cost_list *list)
+{
+    lw_status status = LW_OK;
+    for (uint32_t i = 0; i < list->count && status == LW_OK; i++) {
+        const lw_cost *cost = &list->items[i];
+        status = lw_buf_printf(text, "%s%u %.0f\n", word, cost->rows, cost->ns < 1 ? 1 : cost->ns);
+    }
+    return status;
+}
+
+static lw_status file_write(int file, const char *path, const lw_timings *timings, lw_diag *d)
 {
     lw_buf text;
     lw_buf_init(&text, FILE_BYTES_MAX);
     lw_status status = lw_buf_append_text(&text, file_head);
-    for (uint32_t i = 0; i < count && status == LW_OK; i++)
-        status = lw_buf_printf(&text, "%u %.0f\n", costs[i].rows, costs[i].ns < 1 ? 1 : costs[i].ns);
+    if (status == LW_OK) status = list_add(&text, "", &timings->rounds);
+    if (status == LW_OK) status = list_add(&text, step_word, &timings->steps);
     if (status != LW_OK) lw_fail(d, status, "%s: no memory", path);
     else if (write(file, text.bytes, text.count) != (ssize_t)text.count)
         status = lw_fail(d, LW_IO, "%s: could not be written", path);
@@ -219,7 +261,7 @@ static lw_status file_write(int file, const char *path, const lw_cost *costs, ui
     return status;
 }
 
-lw_status lw_costs_save(const char *dir, const char *key, const lw_cost *costs, uint32_t count, lw_diag *d)
+lw_status lw_costs_save(const char *dir, const char *key, const lw_timings *timings, lw_diag *d)
 {
     char path[LW_COSTS_PATH_BYTES], beside[LW_COSTS_PATH_BYTES];
     lw_status status = path_make(dir, key, path, d);
@@ -228,7 +270,7 @@ lw_status lw_costs_save(const char *dir, const char *key, const lw_cost *costs, 
     folders_make(dir);
     const int file = mkostemp(beside, O_CLOEXEC);
     if (file < 0) return lw_fail(d, LW_IO, "%s: %s", dir, strerror(errno));
-    status = file_write(file, beside, costs, count, d);
+    status = file_write(file, beside, timings, d);
     if (close(file) != 0 && status == LW_OK) status = lw_fail(d, LW_IO, "%s: %s", beside, strerror(errno));
     if (status == LW_OK && rename(beside, path) != 0)
         status = lw_fail(d, LW_IO, "%s: %s", path, strerror(errno));

@@ -1,6 +1,6 @@
-/* What a round of so many rows takes on this machine: timed when a model is loaded, kept in a small file so
- * that the next load need not. Costs steer how many drafts and prompt rows a round takes; no token depends on
- * them, so a wrong or missing file costs speed only.
+/* What a round of so many rows takes on this machine, and a step of so many chains of its draft head: timed
+ * when a model is loaded, kept in a small file so that the next load need not. Costs steer how many drafts
+ * and prompt rows a round takes; no token depends on them, so a wrong or missing file costs speed only.
  */
 #ifndef LW_LANE_COSTS_H
 #define LW_LANE_COSTS_H
@@ -13,10 +13,20 @@ enum {
     LW_COSTS_PATH_BYTES = 4096,
 };
 
-/* Times rounds on device, which nobody else uses meanwhile: row counts 1, 2, 4... up to rows_max and for as
- * long as a round stays short. Returns how many classes in *count. */
-lw_status lw_costs_time(const lw_core_device *device, uint32_t rows_max, uint32_t wanted_max,
-                        lw_cost costs[LW_COST_CLASSES_MAX], uint32_t *count, lw_diag *d) LW_MUST_USE;
+typedef struct lw_cost_list {
+    lw_cost items[LW_COST_CLASSES_MAX];
+    uint32_t count;
+} lw_cost_list;
+
+typedef struct lw_timings {
+    lw_cost_list rounds;
+    lw_cost_list steps;            /* none without a draft head */
+} lw_timings;
+
+/* Times rounds and steps on device, which nobody else uses meanwhile: row counts 1, 2, 4... up to rows_max,
+ * of chains up to lanes, and for as long as one stays short. */
+lw_status lw_costs_time(const lw_core_device *device, uint32_t rows_max, uint32_t wanted_max, uint32_t lanes,
+                        lw_timings *out, lw_diag *d) LW_MUST_USE;
 
 /* What the costs depend on: the program's own bytes, the device's description, the model's shape. */
 void lw_costs_key(const char *device, const lw_plan *plan, uint32_t rows_max, uint32_t wanted_max,
@@ -26,11 +36,9 @@ void lw_costs_key(const char *device, const lw_plan *plan, uint32_t rows_max, ui
 bool lw_costs_dir(const char *cache_home, const char *home, char dir[LW_COSTS_PATH_BYTES]) LW_MUST_USE;
 
 /* Reads what an earlier save left under key. LW_NOT_FOUND: nothing; LW_BAD_INPUT: not what save writes. */
-lw_status lw_costs_read(const char *dir, const char *key, lw_cost costs[LW_COST_CLASSES_MAX], uint32_t *count,
-                        lw_diag *d) LW_MUST_USE;
+lw_status lw_costs_read(const char *dir, const char *key, lw_timings *out, lw_diag *d) LW_MUST_USE;
 
 /* Makes dir and writes beside the file, then renames: a reader sees the old file or the new one. */
-lw_status lw_costs_save(const char *dir, const char *key, const lw_cost *costs, uint32_t count,
-                        lw_diag *d) LW_MUST_USE;
+lw_status lw_costs_save(const char *dir, const char *key, const lw_timings *timings, lw_diag *d) LW_MUST_USE;
 
 #endif

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 
 #define COST_RATE 0.2
-#define CHANCE_FIRST 0.9f
 #define CHANCE_RATE 0.15f
+#define FORGET_RATE 0.015625f
 #define GAIN_RATE 0.2f
 #define GAIN_LEAST 1.05f /* drafts must win by this much: measured times are noisy, plain rounds are sure */
 #define ROUND_NS_ASSUMED 1e6   /* only ratios of unmeasured costs matter */
@@ -74,10 +74,10 @@ void lw_costs_measure(lw_costs *costs, uint32_t rows, double ns)
     costs->is_assumed[rows] = false;
 }
 
-void lw_depth_init(lw_depth *depth)
+void lw_depth_init(lw_depth *depth, float chance)
 {
-    *depth = (lw_depth){ .gain = 2.0f, .backoff = BACKOFF_FIRST };
-    for (uint32_t i = 0; i < LW_DRAFTS_MAX; i++) depth->chances[i] = CHANCE_FIRST;
+    *depth = (lw_depth){ .first = chance, .gain = 2.0f, .backoff = BACKOFF_FIRST };
+    for (uint32_t i = 0; i < LW_DRAFTS_MAX; i++) depth->chances[i] = chance;
 }
 
 uint32_t lw_depth_limit(const lw_depth *depth, uint32_t most)
@@ -86,9 +86,18 @@ uint32_t lw_depth_limit(const lw_depth *depth, uint32_t most)
     return depth->gain < GAIN_LEAST ? 1 : most;
 }
 
+/* Old luck is forgotten slowly: a depth that is never tried again could not show that it has become better.
+ */
+static void forget(lw_depth *depth, uint32_t begin)
+{
+    for (uint32_t j = begin; j < LW_DRAFTS_MAX; j++)
+        depth->chances[j] += FORGET_RATE * (depth->first - depth->chances[j]);
+}
+
 void lw_depth_plain(lw_depth *depth)
 {
     if (depth->rest > 0) depth->rest--;
+    forget(depth, 0);
 }
 
 void lw_depth_drafted(lw_depth *depth, uint32_t offered, uint32_t kept, double ns, double plain_ns)
@@ -97,6 +106,7 @@ void lw_depth_drafted(lw_depth *depth, uint32_t offered, uint32_t kept, double n
     for (uint32_t j = 0; j < offered && j <= kept; j++) {
         depth->chances[j] += CHANCE_RATE * ((j < kept ? 1.0f : 0.0f) - depth->chances[j]);
     }
+    forget(depth, kept < offered ? kept + 1 : offered);
     if (!(ns > 0.0) || !(plain_ns > 0.0)) return;
     const float gain = (float)((1 + kept) * plain_ns / ns);
     const bool is_probe = depth->gain < GAIN_LEAST;

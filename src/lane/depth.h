@@ -29,17 +29,19 @@ double lw_costs_at(const lw_costs *costs, uint32_t rows);
  * of all tells what the assumed ones are worth. */
 void lw_costs_measure(lw_costs *costs, uint32_t rows, double ns);
 
-/* One stream's luck. */
+/* One stream's luck with one source. */
 typedef struct lw_depth {
     float chances[LW_DRAFTS_MAX];   /* that draft j equals its draw, given that those before it did */
+    float first;                    /* what they begin with, and go back to while they are not tried */
     float gain; /* tokens a plain round's time brought in rounds with drafts; plain is 1 */
     uint32_t rest, backoff;         /* plain rounds to go, and how many there are after the next loss */
 } lw_depth;
 
-void lw_depth_init(lw_depth *depth);
+/* chance: what is thought of a draft before any was tried. */
+void lw_depth_init(lw_depth *depth, float chance);
 /* Drafts that may be tried in the coming round: most; none while the guard rests; one when it probes. */
 uint32_t lw_depth_limit(const lw_depth *depth, uint32_t most);
-/* A round went by without drafts. */
+/* A round went by without its drafts. */
 void lw_depth_plain(lw_depth *depth);
 /* offered drafts were in a round that took ns, kept of them equalled the draw; without them it takes
  * plain_ns. */

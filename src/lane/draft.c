@@ -103,13 +103,13 @@ static int32_t best_end(const lw_copies *copies, const copy_lane *l, const int32
     return best;
 }
 
-static void propose(void *context, uint32_t lane, const int32_t *ids, uint32_t count, uint32_t room,
-                    lw_draft *out)
+static void copy(const lw_copies *copies, const lw_draft_ask *ask)
 {
-    lw_copies *copies = context;
-    copy_lane *l = &copies->lanes[lane];
+    copy_lane *l = &copies->lanes[ask->lane];
+    lw_draft *out = ask->out;
+    const int32_t *ids = ask->ids;
+    const uint32_t count = ask->count;
     LW_ASSERT(count <= copies->context && l->indexed <= (count < GRAM ? GRAM - 1 : count));
-    out->count = 0;
     for (; l->indexed < count; l->indexed++) {
         int32_t *newest = &l->newest[bucket_of(copies, ids, l->indexed)];
         l->before[l->indexed] = *newest;
@@ -122,12 +122,17 @@ static void propose(void *context, uint32_t lane, const int32_t *ids, uint32_t c
     }
     const int32_t end = best_end(copies, l, ids, count - 1);
     if (end == NOWHERE) return;
-    for (uint32_t from = (uint32_t)end + 1; from < count && out->count < room && out->count < l->width;
-         from++) {
+    const uint32_t room = ask->room < l->width ? ask->room : l->width;
+    for (uint32_t from = (uint32_t)end + 1; from < count && out->count < room; from++) {
         out->tokens[out->count] = ids[from];
         out->parents[out->count] = (int32_t)out->count - 1;
         out->count++;
     }
+}
+
+static void propose(void *context, const lw_draft_ask *asks, uint32_t ask_count)
+{
+    for (uint32_t i = 0; i < ask_count; i++) copy(context, &asks[i]);
 }
 
 static void judge(void *context, uint32_t lane, uint32_t offered, uint32_t kept)

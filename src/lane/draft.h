@@ -1,9 +1,8 @@
 /* Drafts: guesses at what a stream draws next. A draft is kept only if it equals the draw, so a source may be
  * wrong at will: it changes speed and nothing else.
  *
- * lw_draft_source is what the core calls. The copy drafter below is one; a model's own draft head or a block
- * drafter joins as another (its KV is a reach group of the plan, so its state is shared and kept like every
- * other page).
+ * lw_draft_source is what the core calls, once a round for all streams that want drafts. The copy drafter
+ * below is one, the model's draft head another (head.c).
  */
 #ifndef LW_LANE_DRAFT_H
 #define LW_LANE_DRAFT_H
@@ -19,14 +18,21 @@ typedef struct lw_draft {
     int32_t parents[LW_DRAFTS_MAX];   /* node index; -1: the pending token */
 } lw_draft;
 
+/* Up to room drafts are wanted in out for what follows ids[0, count); ids only grow until the next reset. */
+typedef struct lw_draft_ask {
+    uint32_t lane;
+    const int32_t *ids;
+    uint32_t count;
+    uint32_t room;
+    lw_draft *out;           /* empty */
+} lw_draft_ask;
+
 typedef struct lw_draft_source {
     void *context;
     /* A new stream sits in this lane. */
     void (*reset)(void *context, uint32_t lane);
-    /* Up to room drafts for what follows ids[0, count); ids only grow until the next reset. Allocates
-     * nothing. */
-    void (*propose)(void *context, uint32_t lane, const int32_t *ids, uint32_t count, uint32_t room,
-                    lw_draft *out);
+    /* Answers the asks of a round, each of another lane. Allocates nothing. */
+    void (*propose)(void *context, const lw_draft_ask *asks, uint32_t ask_count);
     /* Of the last proposal's drafts, offered were in a window and kept equalled the draws. */
     void (*judge)(void *context, uint32_t lane, uint32_t offered, uint32_t kept);
 } lw_draft_source;

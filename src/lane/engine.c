@@ -159,7 +159,7 @@ lw_status lw_engine_open(const lw_checkpoint *checkpoint, const lw_engine_option
     lw_plan plan;
     status = lw_plan_init(&plan, d);
     if (status != LW_OK) return status;
-    status = family->record(checkpoint, &(lw_record_options){ .head = false }, &plan, d);
+    status = family->record(checkpoint, &(lw_record_options){ .head = options->head }, &plan, d);
     if (status != LW_OK) {
         lw_plan_deinit(&plan);
         return status;
@@ -214,10 +214,14 @@ static uint64_t clock_ns(void *context)
 lw_core_options lw_engine_core_options(const lw_engine *engine)
 {
     const uint32_t drafts = engine->wanted_rows - 1;
-    return (lw_core_options){ .lanes = engine->lanes, .context = engine->context,
-                              .rows_max = engine->chunk_rows, .cache_bytes = engine->cache_bytes,
-                              .mark_rows = LW_MARK_ROWS_DEFAULT, .copy_match = LW_COPY_MATCH_DEFAULT,
+    return (lw_core_options){ .lanes = engine->lanes,
+                              .context = engine->context,
+                              .rows_max = engine->chunk_rows,
+                              .cache_bytes = engine->cache_bytes,
+                              .mark_rows = lw_cache_mark_rows(&engine->plan, LW_MARK_ROWS_DEFAULT),
+                              .copy_match = LW_COPY_MATCH_DEFAULT,
                               .drafts_max = drafts < LW_DRAFTS_DEFAULT ? drafts : LW_DRAFTS_DEFAULT,
+                              .head_drafts = LW_HEAD_DRAFTS_DEFAULT,
                               .clock = clock_ns };
 }
 

@@ -35,6 +35,7 @@ typedef struct lw_engine_options {
     uint64_t cache_bytes;        /* pages for a core's prefix entries beside the lanes'; 0: none;
                                     LW_ADMIT_CACHE_AUTO: what is left, within reason */
     uint64_t memory_bytes;       /* all of it, weights too; 0: what the device has free, less a reserve */
+    bool head;                   /* record the draft head too, where the checkpoint has one */
     lw_progress progress;
     lw_trace trace;
 } lw_engine_options;

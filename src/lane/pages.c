@@ -17,15 +17,18 @@ uint32_t lw_pages_needed(uint32_t reach, uint32_t context, uint32_t rows_max)
 {
     const uint32_t all = lw_pages_of(context);
     if (reach == 0) return all;
-    const uint64_t span =
-        (uint64_t)reach + rows_max; /* read positions and open rows; both ends may cut a page */
-    const uint64_t pages = span / LW_PAGE_POSITIONS + 2;
+    /* What the first open row reads, itself and the other open rows; at worst a page has one of them alone.
+     */
+    const uint64_t span = (uint64_t)reach + rows_max - 1;
+    const uint64_t pages = (span + LW_PAGE_POSITIONS - 2) / LW_PAGE_POSITIONS + 1;
     return pages < all ? (uint32_t)pages : all;
 }
 
-static bool group_init(lw_page_group *group, uint32_t reach, uint32_t count)
+static bool group_init(lw_page_group *group, const lw_plan *plan, uint32_t g, uint32_t count)
 {
-    *group = (lw_page_group){ .reach = reach, .count = count, .free_count = count };
+    *group = (lw_page_group){
+        .reach = plan->reaches[g], .is_anchor = plan->reach_is_anchor[g], .count = count, .free_count = count
+    };
     group->free_ids = calloc(count, sizeof *group->free_ids);
     group->lane_refs = calloc(count, sizeof *group->lane_refs);
     group->entry_refs = calloc(count, sizeof *group->entry_refs);
@@ -43,7 +46,7 @@ lw_status lw_page_pool_init_counts(lw_page_pool *pool, const lw_plan *plan, cons
 {
     *pool = (lw_page_pool){ .group_count = plan->reach_count, .table_pages = lw_pages_of(context) };
     for (uint32_t g = 0; g < pool->group_count; g++) {
-        if (group_init(&pool->groups[g], plan->reaches[g], counts[g])) continue;
+        if (group_init(&pool->groups[g], plan, g, counts[g])) continue;
         lw_page_pool_deinit(pool);
         return lw_fail(d, LW_NO_ROOM, "no memory for a table of %u pages", counts[g]);
     }
@@ -172,18 +175,23 @@ void lw_pages_clear(lw_page_pool *pool, lw_page_table *table)
     }
 }
 
+bool lw_pages_copies(const lw_page_group *group, uint32_t position)
+{
+    return position % LW_PAGE_POSITIONS != 0 && !group->is_anchor;
+}
+
 void lw_pages_resume(lw_page_pool *pool, lw_page_table *lane, const lw_page_table *entry, uint32_t position)
 {
-    const uint32_t whole = position / LW_PAGE_POSITIONS;
     for (uint32_t g = 0; g < pool->group_count; g++) {
         lw_page_group *group = &pool->groups[g];
         LW_ASSERT(lane->begin[g] == lane->end[g]);
         LW_ASSERT(entry->end[g] == lw_pages_of(position));
         lane->begin[g] = entry->begin[g];
         lane->end[g] = entry->end[g];
+        const uint32_t shared_end = entry->end[g] - lw_pages_copies(group, position);
         for (uint32_t i = entry->begin[g]; i < entry->end[g]; i++) {
-            if (i < whole) lane_ref(group, entry->ids[g][i]);
-            lane->ids[g][i] = i < whole ? entry->ids[g][i] : page_take(group);
+            if (i < shared_end) lane_ref(group, entry->ids[g][i]);
+            lane->ids[g][i] = i < shared_end ? entry->ids[g][i] : page_take(group);
         }
     }
 }
@@ -194,6 +202,7 @@ bool lw_pages_may_write(const lw_page_pool *pool, const lw_page_table *table, ui
     for (uint32_t g = 0; g < pool->group_count; g++) {
         const lw_page_group *group = &pool->groups[g];
         if (index < table->begin[g] || index >= table->end[g]) return false;
+        if (group->is_anchor && slot % LW_PAGE_POSITIONS != 0) continue;
         const uint32_t id = table->ids[g][index];
         if (group->lane_refs[id] != 1 || slot % LW_PAGE_POSITIONS < group->seals[id]) return false;
     }
@@ -206,13 +215,14 @@ void lw_pages_hold(lw_page_pool *pool, lw_page_table *entry, const lw_page_table
 {
     for (uint32_t g = 0; g < pool->group_count; g++) {
         lw_page_group *group = &pool->groups[g];
+        const uint32_t slots_max = group->is_anchor ? 1 : LW_PAGE_POSITIONS;
         LW_ASSERT(entry->begin[g] == entry->end[g]);
         entry->begin[g] = lw_pages_first(group->reach, position);
         entry->end[g] = lw_pages_of(position);
         LW_ASSERT(lane->begin[g] <= entry->begin[g] && lane->end[g] >= entry->end[g]);
         for (uint32_t i = entry->begin[g]; i < entry->end[g]; i++) {
             const uint32_t id = lane->ids[g][i], below = position - i * LW_PAGE_POSITIONS;
-            const uint8_t seal = (uint8_t)(below < LW_PAGE_POSITIONS ? below : LW_PAGE_POSITIONS);
+            const uint8_t seal = (uint8_t)(below < slots_max ? below : slots_max);
             entry->ids[g][i] = id;
             if (group->entry_refs[id]++ == 0) group->entry_held++;
             if (seal > group->seals[id]) group->seals[id] = seal;

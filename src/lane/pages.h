@@ -8,6 +8,8 @@
  * 3. A group of reach R keeps a page as long as a row at the committed position or later may read it.
  * 4. Slots of a page below its seal (the highest mark that was published in it) are never written again, and
  * a page that is written is held by one lane only: lw_pages_may_write asks both.
+ * 5. In a group of anchors the first slot of a page stands for all of it: the row at that position makes the
+ * page, later rows read it. So such pages are shared whole, also the one that an entry's position lies in.
  */
 #ifndef LW_LANE_PAGES_H
 #define LW_LANE_PAGES_H
@@ -16,6 +18,7 @@
 
 typedef struct lw_page_group {
     uint32_t reach;              /* 0: everything */
+    bool is_anchor;              /* one write makes a page: plan->reach_is_anchor */
     uint32_t count;              /* pages in the pool */
     uint32_t *free_ids;          /* [count], a stack */
     uint32_t free_count;
@@ -72,13 +75,15 @@ void lw_pages_trim(lw_page_pool *pool, lw_page_table *table, uint32_t committed)
 /* Gives back everything. */
 void lw_pages_clear(lw_page_pool *pool, lw_page_table *table);
 
-/* Fills an empty lane's table with what an entry at `position` holds. Its partial last page is not shared:
- * the lane gets a page of its own in each group, and the caller copies entry page -> lane page (both at index
- * position / 64). One free page a group is there when position is ragged. */
+/* Fills an empty lane's table with what an entry at `position` holds. Its partial last page is not shared but
+ * in groups of anchors: the lane gets a page of its own, and the caller copies entry page -> lane page (both
+ * at index position / 64). One free page a group is there when a copy is needed. */
 void lw_pages_resume(lw_page_pool *pool, lw_page_table *lane, const lw_page_table *entry, uint32_t position);
+/* Whether resuming at position takes a page of the group for a copy. */
+bool lw_pages_copies(const lw_page_group *group, uint32_t position);
 
-/* Whether the lane of this table may write slot: its page is there, no other lane has it, no mark lies above
- * slot. */
+/* Whether the lane of this table may run a row at slot: its pages are there, and those that the row writes no
+ * other lane has, and no mark lies above slot in them. */
 bool lw_pages_may_write(const lw_page_pool *pool, const lw_page_table *table, uint32_t slot);
 
 /* ---- prefix entries ---- */

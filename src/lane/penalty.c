@@ -70,6 +70,16 @@ void lw_seen_add(lw_seen *seen, int32_t id, bool is_reply)
     }
 }
 
+void lw_seen_remove(lw_seen *seen, int32_t id, bool is_reply)
+{
+    uint32_t *counts = is_reply ? seen->reply_counts : seen->prompt_counts;
+    LW_ASSERT(counts[id] > 0);
+    counts[id]--;
+    if (seen->reply_counts[id] + seen->prompt_counts[id] > 0) return;
+    LW_ASSERT(seen->distinct[seen->distinct_count - 1] == id);
+    seen->distinct_count--;
+}
+
 void lw_penalties_apply(const lw_penalties *p, const lw_seen *seen, float *logits)
 {
     const bool repeats = p->repetition != 0.0f && p->repetition != 1.0f;

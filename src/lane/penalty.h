@@ -39,6 +39,8 @@ lw_status lw_seen_init(lw_seen *seen, uint32_t vocab, uint32_t context, lw_diag 
 void lw_seen_deinit(lw_seen *seen);
 void lw_seen_clear(lw_seen *seen);
 void lw_seen_add(lw_seen *seen, int32_t id, bool is_reply);
+/* Undoes the latest lw_seen_add of the same arguments that still stands. */
+void lw_seen_remove(lw_seen *seen, int32_t id, bool is_reply);
 
 /* Changes logits[0, vocab) in place. */
 void lw_penalties_apply(const lw_penalties *penalties, const lw_seen *seen, float *logits);

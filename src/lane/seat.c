@@ -5,6 +5,10 @@
 
 #include <string.h>
 
+/* What is thought of a source's drafts before any was tried. */
+#define COPY_CHANCE 0.9f
+#define HEAD_CHANCE 0.8f
+
 static uint32_t positions_of(const lw_request *request)
 {
     /* The last token of a reply gets no row. */
@@ -50,12 +54,13 @@ static bool fits(const lw_core *core, const lw_request *request, int32_t entry)
     return true;
 }
 
-/* A resumer's own last page must come from elsewhere than the entry. */
+/* A resumer's own last pages must come from elsewhere than the entry. */
 static bool has_spare_page(lw_core *core, int32_t entry)
 {
-    if (core->cache.entries[entry].position % LW_PAGE_POSITIONS == 0) return true;
+    const uint32_t position = core->cache.entries[entry].position;
     for (uint32_t g = 0; g < core->device.pool->group_count; g++) {
-        if (!lw_cache_yield(&core->cache, g, 1, entry)) return false;
+        const bool copies = lw_pages_copies(&core->device.pool->groups[g], position);
+        if (copies && !lw_cache_yield(&core->cache, g, 1, entry)) return false;
     }
     return true;
 }
@@ -66,9 +71,9 @@ static lw_status resume(lw_core *core, lw__lane *lane, int32_t entry, lw_diag *d
     const uint32_t page = from->position / LW_PAGE_POSITIONS;
     lw_pages_resume(core->device.pool, &lane->pages, &from->pages, from->position);
     lane->committed = lane->counts.cached_tokens = from->position;
-    if (from->position % LW_PAGE_POSITIONS == 0) return LW_OK;
     lw_status status = LW_OK;
     for (uint32_t g = 0; status == LW_OK && g < core->device.pool->group_count; g++) {
+        if (!lw_pages_copies(&core->device.pool->groups[g], from->position)) continue;
         status = core->device.table->page_copy(core->device.exec, g, from->pages.ids[g][page],
                                                lane->pages.ids[g][page], d);
     }
@@ -92,9 +97,11 @@ static void seat(lw_core *core, lw__lane *lane, const lw__job *job, int32_t entr
     for (uint32_t i = 0; !lw_penalties_are_off(&request->penalties) && i < request->prompt_count; i++) {
         lw_seen_add(&lane->seen, request->prompt[i], false);
     }
-    lw_depth_init(&lane->depth);
-    if (core->copies != NULL) core->copy_source.reset(core->copy_source.context, index);
-    if (core->options.source != NULL) core->options.source->reset(core->options.source->context, index);
+    for (uint32_t source = 0; source < LW__SOURCES; source++) {
+        lw_depth_init(&lane->depths[source], source == LW__SOURCE_HEAD ? HEAD_CHANCE : COPY_CHANCE);
+        const lw_draft_source *s = &core->sources[source];
+        if (s->propose != NULL) s->reset(s->context, index);
+    }
     for (uint32_t g = 0; g < core->device.pool->group_count; g++)
         lane->reserved[g] = lw__seat_pages(core, request, g);
     lw_status status = LW_OK;

@@ -128,6 +128,9 @@ lw_status lw_metrics_write(const lw_metrics *metrics, const lw_metrics_now *now,
     gauge(&w, "lanewise_lanes", "Replies that can run at once.", c->lanes);
     counter(&w, "lanewise_rounds_total", "Shared forwards.", c->rounds);
     counter(&w, "lanewise_rows_total", "Rows of all forwards.", c->rows);
+    counter(&w, "lanewise_mtp_drafts_offered_total", "Drafts offered by the model's own head.",
+            c->mtp_drafts_offered);
+    counter(&w, "lanewise_mtp_drafts_kept_total", "Of those, the ones that were kept.", c->mtp_drafts_kept);
     gauge(&w, "lanewise_pages", "Pages of 64 positions.", c->pages);
     gauge(&w, "lanewise_pages_used", "Pages held by replies and the cache.", c->pages_used);
     gauge(&w, "lanewise_cache_bytes", "Bytes of the prompt cache.", c->cache_bytes);

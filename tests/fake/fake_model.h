@@ -2,7 +2,9 @@
  * keeps keys and values, and makes each row's logits from a hash of the whole history that it reads back
  * through the page tables. Every cell in reach must hold the token, the position and the history that belong
  * there, or a violation is counted: a mistake in paging, sharing, dropping, rollback or trees is seen at
- * once, and changes tokens besides.
+ * once, and changes tokens besides. With a recurrence it also keeps the history at each anchor, in the one
+ * page that the row there makes, and every later row reads it. With a draft head the forward also keeps what
+ * the head reads; a head's row leaves its own marks in their place, and no forward may ever find one.
  *
  * fake_solo is the same model without lanes, pages or rounds: what a request's reply must be.
  */
@@ -27,12 +29,15 @@ typedef enum fake_fault {
                                 equal */
     FAKE_WRITES_BELOW_MARKS, /* a forward also rewrites the first sealed cell that it finds */
     FAKE_FORGETS_COPIES,     /* a page copy copies nothing */
+    FAKE_WRITES_ANCHORS,     /* a row between anchors writes the state that it shares with others */
+    FAKE_KEEPS_HEAD_ROWS,    /* the forward leaves what the head wrote at its slots */
 } fake_fault;
 
 typedef struct fake_cell {
     int32_t token;
     uint32_t position;
     uint64_t history;        /* of all tokens up to this one */
+    uint64_t writer;         /* 0: the forward; a head: 1 + the forwards before it */
 } fake_cell;
 
 typedef struct fake_model {
@@ -42,7 +47,12 @@ typedef struct fake_model {
     lw_page_pool pool;
     uint64_t page_bytes[LW_PLAN_REACHES_MAX];
     fake_cell *cells[LW_PLAN_REACHES_MAX];   /* [pages][64] */
+    fake_cell *head_cells;                   /* the head's keys in the pages of group 0; NULL: no head */
+    uint32_t hidden;                         /* group of what the head reads of the row before */
+    uint32_t head_right;                     /* of 256 histories after which the head is right */
+    uint64_t forwards;
     uint64_t histories[FAKE_ROWS_MAX];       /* of the batch in hand */
+    uint64_t anchored[FAKE_ROWS_MAX];        /* the history at the last anchor up to each row */
     fake_fault fault;
     uint64_t violations;
     char violation[160];     /* the first one */
@@ -51,8 +61,14 @@ typedef struct fake_model {
 typedef struct fake_options {
     uint32_t context, rows_max;
     uint32_t reach;                               /* of the sliding group */
-    uint32_t page_counts[3];                      /* pools of the full, the sliding and the conv group */
+    bool recurs;
+    bool has_head;
+    uint32_t head_right;
+    uint32_t page_counts[LW_PLAN_REACHES_MAX];    /* pools in the order of fake_reaches */
 } fake_options;
+
+/* The reach of each group: full, sliding, conv; then steps and anchors; then hidden. Returns how many. */
+uint32_t fake_reaches(const fake_options *options, uint32_t reaches[LW_PLAN_REACHES_MAX]);
 
 void fake_open(fake_model *fake, const fake_options *options);
 void fake_close(fake_model *fake);

@@ -1,8 +1,9 @@
 /* The laws of streams on the cpu device with the shipped model: 1, 2, 4 and 8 streams at once, greedy and
- * sampled, drafted by copies and by right and wrong chains and trees, cold and resumed, each equal to
- * lw_generate on an engine of its own.
+ * sampled, drafted by copies, by right and wrong chains and trees and by a head, cold and resumed, each equal
+ * to lw_generate on an engine of its own.
  */
 #include "base/rng.h"
+#include "family/family.h"
 #include "lane/engine.h"
 
 #include <setjmp.h>
@@ -133,24 +134,26 @@ static const reply *reply_of(const bench *b, const int32_t *ids, uint32_t count)
 }
 
 /* The reply's own next tokens, with wrong siblings before some of them and a wrong one now and then. */
-static void oracle_propose(void *context, uint32_t lane, const int32_t *ids, uint32_t count, uint32_t room,
-                           lw_draft *out)
+static void oracle_draft(bench *b, const lw_draft_ask *ask)
 {
-    (void)lane;
-    bench *b = context;
-    const reply *r = reply_of(b, ids, count);
+    const reply *r = reply_of(b, ask->ids, ask->count);
+    lw_draft *out = ask->out;
     int32_t parent = -1;
-    out->count = 0;
     if (r == NULL) return;
-    for (uint32_t at = count - r->request.prompt_count; at < TOKENS && out->count < room; at++) {
+    for (uint32_t at = ask->count - r->request.prompt_count; at < TOKENS && out->count < ask->room; at++) {
         const bool wrong_before = lw_rng_below(&b->rng, 4) == 0;
-        for (int i = wrong_before ? 0 : 1; i < 2 && out->count < room; i++) {
+        for (int i = wrong_before ? 0 : 1; i < 2 && out->count < ask->room; i++) {
             const bool is_right = i == 1 && lw_rng_below(&b->rng, 6) != 0;
             out->parents[out->count] = parent;
             out->tokens[out->count++] = is_right ? r->solo[at] : (int32_t)lw_rng_below(&b->rng, IDS);
         }
         parent = (int32_t)out->count - 1;
     }
+}
+
+static void oracle_propose(void *context, const lw_draft_ask *asks, uint32_t ask_count)
+{
+    for (uint32_t i = 0; i < ask_count; i++) oracle_draft(context, &asks[i]);
 }
 
 /* ---- the laws ---- */
@@ -195,6 +198,63 @@ static void run_together(bench *b, uint32_t streams, uint32_t total)
     lw_engine_return(b->shared);
 }
 
+/* The shipped model has no draft head, so it is its own: what a chain draws is then what the model draws, to
+ * the last bit, or a row of a chain is not the row of a window. */
+static lw_engine *headed_open(const lw_checkpoint *checkpoint)
+{
+    lw_engine *engine = NULL;
+    lw_plan plan;
+    lw_diag d = { "" };
+    const lw_family *family;
+    const lw_engine_options options = { .device_options = { .threads = 1, .isa = getenv("LW_TEST_ISA") },
+                                        .lanes = STREAMS, .context = CONTEXT, .chunk_rows = 96,
+                                        .cache_bytes = 16 << 20 };
+    assert_int_equal(lw_plan_init(&plan, &d), LW_OK);
+    assert_int_equal(lw_family_find(checkpoint, &family, &d), LW_OK);
+    assert_int_equal(family->record(checkpoint, &(lw_record_options){ .head = false }, &plan, &d), LW_OK);
+    plan.entries[LW_ENTRY_HEAD] = plan.entries[LW_ENTRY_MAIN];
+    plan.entry_count = LW_ENTRY_HEAD + 1;
+    if (lw_engine_open_plan(&plan, CONTEXT, &options, &engine, &d) != LW_OK) fail_msg("%s", d.text);
+    return engine;
+}
+
+static void run_headed(bench *b, lw_engine *engine)
+{
+    lw_diag d = { "" };
+    lw_core_device device;
+    lw_core *core = NULL;
+    lw_core_options options = lw_engine_core_options(engine);
+    /* What the clock will tell: of a round, and of a chain of 5. */
+    const lw_cost costs[] = { { 1, 1000 }, { 96, 1001 } }, steps[] = { { 1, 200 }, { STREAMS, 201 } };
+    options.costs = costs;
+    options.cost_count = 2;
+    options.head_costs = steps;
+    options.head_cost_count = 2;
+    options.copy_match = 0;
+    options.mark_rows = 100;
+    options.clock = clock_steady;
+    options.clock_context = &b->now;
+    assert_int_equal(lw_engine_lend(engine, &device, &d), LW_OK);
+    if (lw_core_open(&device, &options, &core, &d) != LW_OK) fail_msg("%s", d.text);
+    for (uint32_t i = 0; i < STREAMS; i++) {
+        reply *r = &b->replies[i];
+        uint64_t id;
+        r->count = r->ends = 0;
+        if (lw_core_submit(core, &r->request, &id, &d) != LW_OK) fail_msg("%s", d.text);
+    }
+    while (lw_core_round(core)) {}
+    for (uint32_t i = 0; i < STREAMS; i++) {
+        assert_int_equal(b->replies[i].ends, 1);
+        assert_memory_equal(b->replies[i].ids, b->replies[i].solo, sizeof b->replies[i].solo);
+    }
+    const lw_core_counts counts = lw_core_read_counts(core);
+    assert_true(counts.head_drafted > STREAMS * TOKENS / 2);
+    assert_int_equal(counts.head_kept, counts.head_drafted);
+    lw_core_close(core);
+    lw_engine_return(engine);
+    lw_engine_close(engine);
+}
+
 static void replies_are_the_same_bits_however_made(void **state)
 {
     (void)state;
@@ -210,6 +270,7 @@ static void replies_are_the_same_bits_however_made(void **state)
     for (uint32_t i = 0; i < STREAMS; i++) reply_init(&b, &b.replies[i], i);
     for (uint32_t streams = 1; streams <= STREAMS; streams *= 2)
         run_together(&b, streams, streams == 1 ? 3 : STREAMS);
+    run_headed(&b, headed_open(b.checkpoint));
     /* Planted control: one other token in a prompt must change what follows it. */
     reply *r = &b.replies[0];
     memcpy(r->ids, r->solo, sizeof r->ids);

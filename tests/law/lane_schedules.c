@@ -1,5 +1,6 @@
 /* Random schedules: arrivals, cuts, cancels, drafts right and wrong, chains and trees, cache hits, memory
- * pressure, failing forwards, stops, NaN logits, a clock that tells anything. Whatever happens, every reply
+ * pressure, recurrences, draft heads right and wrong, failing forwards, stops, NaN logits, a clock that tells
+ * anything. Whatever happens, every reply
  * equals the reply of its request alone, or, if it was ended from outside, begins it; and pages, promises and
  * entries add up after each round.
  *
@@ -7,6 +8,7 @@
  * must be caught.
  */
 #include "../fake/fake_model.h"
+#include "lane/core_internal.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -50,6 +52,7 @@ typedef struct schedule {
     uint64_t now;
     fake_model fake;
     fake_drafter drafter;
+    lw_device_table table;     /* the null device's, perhaps without draws on the host */
     lw_core *core;
     lw_core_options options;
     story stories[REQUESTS_MAX];
@@ -61,6 +64,8 @@ typedef struct schedule {
 /* What all schedules together did: a test that never drafts, resumes or evicts would prove nothing. */
 typedef struct totals {
     uint64_t kept, drafted, cached, evicted, failed, cancelled, finished, tokens, stopped, bad_logits;
+    uint64_t head_drafted, head_kept, chains;
+    uint64_t residues;         /* bit r: a recurrence was resumed r positions past an anchor */
 } totals;
 
 static uint64_t below(schedule *s, uint64_t bound)
@@ -180,6 +185,13 @@ static void story_make(schedule *s, story *t)
     fake_solo(r, t->stop_after, &t->solo);
 }
 
+/* A head that cannot be run costs drafts and nothing else. */
+static lw_status chain_fails(lw_exec *exec, const lw_chain *chain, lw_ticket *ticket, lw_diag *d)
+{
+    if (chain->rows[0].position % 2 == 0) return lw_device_null.submit_chain(exec, chain, ticket, d);
+    return lw_fail(d, LW_NO_ROOM, "no room for %u chains", chain->row_count);
+}
+
 static void schedule_open(schedule *s, uint64_t seed, fake_fault fault)
 {
     *s = (schedule){ .seed = seed, .rng = lw_rng_make(seed * 77777 + 1), .now = 1 };
@@ -197,15 +209,23 @@ static void schedule_open(schedule *s, uint64_t seed, fake_fault fault)
     o->source = below(s, 4) == 0 ? NULL : &s->drafter.source;
     o->clock = clock_random;
     o->clock_context = s;
-    fake_options f = { .context = o->context, .rows_max = o->rows_max, .reach = 8 + (uint32_t)below(s, 150) };
-    const uint32_t reaches[3] = { 0, f.reach, 7 };
-    for (uint32_t g = 0; g < 3; g++) {
+    fake_options f = { .context = o->context, .rows_max = o->rows_max, .reach = 8 + (uint32_t)below(s, 150),
+                       .recurs = below(s, 2) == 0, .has_head = below(s, 2) == 0,
+                       .head_right = (uint32_t)below(s, 3) * 128 };
+    o->head_drafts = (uint32_t)below(s, LW_CHAIN_STEPS_MAX + 1);
+    uint32_t reaches[LW_PLAN_REACHES_MAX];
+    const uint32_t groups = fake_reaches(&f, reaches);
+    for (uint32_t g = 0; g < groups; g++) {
         const uint32_t one = lw_pages_needed(reaches[g], o->context, o->rows_max);
         f.page_counts[g] = one + (uint32_t)below(s, (uint64_t)one * o->lanes + 1);
     }
     fake_open(&s->fake, &f);
     s->fake.fault = fault;
-    const lw_core_device device = fake_device(&s->fake);
+    s->table = lw_device_null;
+    if (below(s, 8) == 0) s->table.submit_chain = chain_fails;
+    s->table.calls_draw = below(s, 3) != 0;
+    lw_core_device device = fake_device(&s->fake);
+    device.table = &s->table;
     assert_int_equal(lw_core_open(&device, o, &s->core, NULL), LW_OK);
     const uint32_t count = 2 + (uint32_t)below(s, REQUESTS_MAX - 1);
     for (; s->story_count < count; s->story_count++) story_make(s, &s->stories[s->story_count]);
@@ -276,6 +296,8 @@ static void reply_judge(schedule *s, story *t, totals *all)
     all->stopped += ok && !t->is_finished && t->end.status == LW_OK && t->end.finish == LW_FINISH_STOPPED;
     all->bad_logits += t->end.status == LW_BAD_MODEL;
     all->tokens += t->count;
+    if (s->core->recurs && t->end.counts.cached_tokens > 0)
+        all->residues |= (uint64_t)1 << t->end.counts.cached_tokens % LW_ANCHOR_POSITIONS;
     if (ok) return;
     if (s->replies_wrong++ > 0) return;
     snprintf(s->wrong, sizeof s->wrong,
@@ -293,6 +315,9 @@ static uint64_t schedule_play(uint64_t seed, fake_fault fault, totals *all)
     for (uint32_t i = 0; i < s.story_count; i++) reply_judge(&s, &s.stories[i], all);
     const lw_core_counts counts = lw_core_read_counts(s.core);
     all->kept += counts.kept;
+    all->head_drafted += counts.head_drafted;
+    all->head_kept += counts.head_kept;
+    all->chains += counts.head_rounds;
     all->drafted += counts.drafted;
     all->cached += counts.cached_tokens;
     all->evicted += counts.cache.evicted;
@@ -321,14 +346,18 @@ static void every_reply_is_its_solo_reply(void **state)
         if (schedule_play(seed, FAKE_SOUND, &all) > 0) fail_msg("seed %llu failed", (unsigned long long)seed);
     }
     print_message(
-        "%llu tokens, %llu of %llu drafts kept, %llu prompt tokens resumed, %llu evictions, %llu failed, "
+        "%llu tokens, %llu of %llu drafts kept (%llu of %llu by %llu chains of heads), %llu prompt "
+        "tokens resumed, %llu evictions, %llu failed, "
         "%llu cancelled, %llu finished, %llu stopped, %llu with NaN\n",
         (unsigned long long)all.tokens, (unsigned long long)all.kept, (unsigned long long)all.drafted,
-        (unsigned long long)all.cached, (unsigned long long)all.evicted, (unsigned long long)all.failed,
-        (unsigned long long)all.cancelled, (unsigned long long)all.finished,
+        (unsigned long long)all.head_kept, (unsigned long long)all.head_drafted,
+        (unsigned long long)all.chains, (unsigned long long)all.cached, (unsigned long long)all.evicted,
+        (unsigned long long)all.failed, (unsigned long long)all.cancelled, (unsigned long long)all.finished,
         (unsigned long long)all.stopped, (unsigned long long)all.bad_logits);
     if (one != NULL) return;
     assert_true(all.kept > count && all.drafted > all.kept && all.cached > count && all.evicted > count / 10);
+    assert_true(all.head_kept > count && all.head_drafted > all.head_kept);
+    assert_true(all.residues == UINT64_MAX);
     assert_true(all.failed > 0 && all.cancelled > 0 && all.stopped > 0 && all.bad_logits > 0);
     assert_true(all.finished > 0);
 }
@@ -347,6 +376,8 @@ static void planted_faults_are_caught(void **state)
     assert_true(schedules_caught(FAKE_DRAWS_ITS_DRAFT, 50) > 10);
     assert_true(schedules_caught(FAKE_WRITES_BELOW_MARKS, 50) > 10);
     assert_true(schedules_caught(FAKE_FORGETS_COPIES, 50) > 5);
+    assert_true(schedules_caught(FAKE_WRITES_ANCHORS, 50) > 5);
+    assert_true(schedules_caught(FAKE_KEEPS_HEAD_ROWS, 50) > 5);
 }
 
 int main(void)

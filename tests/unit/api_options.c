@@ -21,6 +21,7 @@ static void model_options_are_refused_by_name(void **state)
         { { .struct_bytes = sizeof(lw_model_options), .queue = 65537 }, "queue" },
         { { .struct_bytes = sizeof(lw_model_options), .round_ms = 60001 }, "round_ms" },
         { { .struct_bytes = sizeof(lw_model_options), .drafts_max = 65 }, "drafts_max" },
+        { { .struct_bytes = sizeof(lw_model_options), .mtp_drafts = 17 }, "mtp_drafts" },
         { { .struct_bytes = sizeof(lw_model_options), .draft_match = 2 }, "draft_match" },
         { { .struct_bytes = sizeof(lw_model_options), .draft_match = 1025 }, "draft_match" },
     };

@@ -30,6 +30,9 @@ static void case_open(null_case *c)
     const lw_ref x = lw_plan_embed(&c->plan, w);
     lw_plan_kv_store(&c->plan, kv, x, x);
     lw_plan_entry_end(&c->plan, lw_plan_linear(&c->plan, lw_plan_take_wanted(&c->plan, x), w, LW_TYPE_F32));
+    lw_plan_entry_begin(&c->plan, "head");
+    const lw_ref y = lw_plan_embed(&c->plan, w);
+    lw_plan_entry_end(&c->plan, lw_plan_linear(&c->plan, lw_plan_take_wanted(&c->plan, y), w, LW_TYPE_F32));
     const lw_exec_options options = { .rows_max = 8, .wanted_max = 8, .page_counts = { 4 } };
     assert_int_equal(lw_device_null.open(&(lw_device_options){ 0 }, &c->device, NULL), LW_OK);
     assert_int_equal(lw_device_null.compile(c->device, &c->plan, &options, &c->exec, NULL), LW_OK);
@@ -91,6 +94,72 @@ static void a_planned_failure_comes_at_the_wait(void **state)
     case_close(&c);
 }
 
+/* A head whose likeliest token is the sum of a row's token and its lane's committed length. */
+static void forward(void *context, const lw_batch *batch, float *logits)
+{
+    (void)context;
+    for (uint32_t i = 0; i < batch->row_count * 64; i++) logits[i] = 0.0f;
+    for (uint32_t r = 0; r < batch->row_count; r++) {
+        const lw_row *row = &batch->rows[r];
+        const uint32_t committed = batch->lanes[row->lane].committed;
+        assert_true(row->position == committed && row->slot == committed && row->parent < 0);
+        logits[r * 64 + ((uint32_t)row->token + committed) % 64] = 1.0f;
+    }
+}
+
+static int32_t draw(void *context, uint32_t row, uint32_t step, const float *logits)
+{
+    uint32_t *calls = context;
+    (void)logits;
+    ++*calls;
+    return (int32_t)(10 * row + step);
+}
+
+static void chains_are_walked_to_the_end_of_each(void **state)
+{
+    (void)state;
+    null_case c;
+    uint32_t calls = 0;
+    lw_ticket ticket = 0;
+    static const uint32_t pages[] = { 0, 1 }, steps[] = { 3, 1 };
+    static const lw_row rows[] = {
+        { .token = 1, .lane = 1, .position = 62, .slot = 62, .parent = -1, .wanted = true },
+        { .token = 2, .lane = 0, .position = 5, .slot = 5, .parent = -1, .wanted = true }
+    };
+    const lw_batch_lane lanes[] = { { .committed = 5, .page_count = 2, .pages = { pages } },
+                                    { .committed = 62, .page_count = 2, .pages = { pages } } };
+    lw_chain chain = { .rows = rows, .steps = steps, .row_count = 2, .lanes = lanes, .lane_count = 2 };
+    const lw_null_model model = { .forward = forward, .head = forward };
+    const int32_t *tokens = NULL;
+    case_open(&c);
+    assert_int_equal(lw_null_set_model(c.exec, &model, NULL), LW_OK);
+    assert_int_equal(lw_device_null.submit_chain(c.exec, &chain, &ticket, NULL), LW_OK);
+    assert_int_equal(lw_device_null.wait(c.exec, ticket, NULL), LW_OK);
+    assert_int_equal(lw_device_null.read_chain(c.exec, 0, &tokens, NULL), LW_OK);
+    assert_int_equal(tokens[0], 63);
+    assert_int_equal(tokens[1], (63 + 63) % 64);
+    assert_int_equal(tokens[2], (62 + 64) % 64);
+    assert_int_equal(lw_device_null.read_chain(c.exec, 1, &tokens, NULL), LW_OK);
+    assert_int_equal(tokens[0], 7);
+    chain.draw = draw;
+    chain.context = &calls;
+    assert_int_equal(lw_device_null.submit_chain(c.exec, &chain, &ticket, NULL), LW_OK);
+    assert_int_equal(lw_device_null.wait(c.exec, ticket, NULL), LW_OK);
+    assert_int_equal(lw_device_null.read_chain(c.exec, 0, &tokens, NULL), LW_OK);
+    assert_int_equal(tokens[2], 2);
+    assert_int_equal(lw_device_null.read_chain(c.exec, 1, &tokens, NULL), LW_OK);
+    assert_int_equal(tokens[0], 10);
+    assert_int_equal(calls, 4);
+    const lw_null_counts counts = lw_null_read_counts(c.exec);
+    assert_int_equal(counts.chains, 2);
+    assert_int_equal(counts.chain_rows, 8);
+    assert_int_equal(counts.submits, 0);
+    lw_null_fail_at(c.exec, 1);
+    assert_int_equal(lw_device_null.submit_chain(c.exec, &chain, &ticket, NULL), LW_OK);
+    assert_int_equal(lw_device_null.wait(c.exec, ticket, NULL), LW_DEVICE_LOST);
+    case_close(&c);
+}
+
 static void page_bytes_follow_the_states(void **state)
 {
     (void)state;
@@ -106,6 +175,7 @@ int main(void)
         cmocka_unit_test(everything_is_counted),
         cmocka_unit_test(a_planned_failure_comes_at_the_wait),
         cmocka_unit_test(page_bytes_follow_the_states),
+        cmocka_unit_test(chains_are_walked_to_the_end_of_each),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

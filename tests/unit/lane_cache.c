@@ -242,6 +242,25 @@ static void a_resumer_never_writes_below_a_mark(void **state)
     bench_close(&b);
 }
 
+/* A state of 16 heads of 128 x 128 numbers weighs 1 MiB, a page of keys and values of 2 heads of 64 is 32
+ * KiB: 32 pages and those of the steps. */
+static void marks_stand_as_far_apart_as_a_state_weighs(void **state)
+{
+    (void)state;
+    lw_plan plan;
+    assert_int_equal(lw_plan_init(&plan, NULL), LW_OK);
+    lw_plan_state_kv(&plan, "sliding", 1, 8, 100);
+    assert_int_equal(lw_cache_mark_rows(&plan, 1000), 1000);
+    lw_plan_recurrence(&plan, "r", (lw_heads){ 1, 128 }, (lw_heads){ 16, 128 });
+    assert_int_equal(lw_cache_mark_rows(&plan, 1000), 1000); /* nothing grows with the rows */
+    lw_plan_state_kv(&plan, "full", 2, 64, 0);
+    const uint64_t steps = (128 + 16 * 128 + 16) * 64 * 4, kv = 32768;
+    assert_int_equal(lw_cache_mark_rows(&plan, 1000), (32 + (steps + kv - 1) / kv) * 64);
+    for (uint32_t i = 0; i < 50; i++) lw_plan_state_kv(&plan, "more", 8, 256, 0);
+    assert_int_equal(lw_cache_mark_rows(&plan, 1000), 64);
+    lw_plan_deinit(&plan);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -254,6 +273,7 @@ int main(void)
         cmocka_unit_test(shared_prefixes_outlive_what_hangs_on_them),
         cmocka_unit_test(yielding_frees_pages_that_lanes_do_not_hold),
         cmocka_unit_test(a_resumer_never_writes_below_a_mark),
+        cmocka_unit_test(marks_stand_as_far_apart_as_a_state_weighs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

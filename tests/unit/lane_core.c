@@ -3,6 +3,8 @@
  */
 #include "../fake/fake_model.h"
 
+#include "lane/core_internal.h"
+
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -116,8 +118,10 @@ static void bench_open(bench *b, const lw_core_options *wanted)
     if (o.rows_max == 0) o.rows_max = 64;
     o.clock = clock_fake;
     o.clock_context = b;
-    const fake_options f = { .context = o.context, .rows_max = o.rows_max, .reach = 80,
-                             .page_counts = { 4 * 8, 4 * 8, 4 * 8 } };
+    const bool has_head = o.head_drafts > 0;
+    const fake_options f = { .context = o.context, .rows_max = o.rows_max, .reach = 80, .recurs = has_head,
+                             .has_head = has_head, .head_right = 200,
+                             .page_counts = { 4 * 8, 4 * 8, 4 * 8, 4 * 8, 4 * 8, 4 * 8 } };
     fake_open(&b->fake, &f);
     const lw_core_device device = fake_device(&b->fake);
     assert_int_equal(lw_core_open(&device, &o, &b->core, NULL), LW_OK);
@@ -324,6 +328,97 @@ static void a_failed_forward_ends_its_streams_and_no_later_one(void **state)
     }
     assert_solo(&b.streams[2]);
     bench_close(&b);
+}
+
+static lw_status chain_fails(lw_exec *exec, const lw_chain *chain, lw_ticket *ticket, lw_diag *d)
+{
+    (void)exec;
+    (void)ticket;
+    return lw_fail(d, LW_NO_ROOM, "no room for %u chains", chain->row_count);
+}
+
+static void a_failed_chain_costs_its_drafts_alone(void **state)
+{
+    (void)state;
+    bench b;
+    lw_device_table table = lw_device_null;
+    bench_open(&b, &(lw_core_options){ .drafts_max = 4, .head_drafts = 4 });
+    b.core->device.table = &table;
+    for (uint32_t i = 0; i < 2; i++) submit(&b, stream_init(&b, i, 20, 40));
+    for (uint32_t i = 0; i < 4; i++) lw_core_round(b.core);
+    const uint64_t drafted = lw_core_read_counts(b.core).head_drafted;
+    table.submit_chain = chain_fails;
+    for (uint32_t i = 0; i < 4; i++) lw_core_round(b.core);
+    assert_true(drafted > 0);
+    assert_true(lw_core_read_counts(b.core).head_drafted == drafted);
+    table.submit_chain = lw_device_null.submit_chain;
+    run_to_end(&b);
+    assert_true(lw_core_read_counts(b.core).head_drafted > drafted);
+    for (uint32_t i = 0; i < 2; i++) assert_solo(&b.streams[i]);
+    bench_close(&b);
+}
+
+static void a_device_lost_in_a_chain_ends_the_rounds_streams(void **state)
+{
+    (void)state;
+    bench b;
+    bench_open(&b, &(lw_core_options){ .drafts_max = 4, .head_drafts = 4 });
+    for (uint32_t i = 0; i < 2; i++) submit(&b, stream_init(&b, i, 20, 40));
+    for (uint32_t i = 0; i < 3; i++) lw_core_round(b.core);
+    const uint64_t chains = lw_null_read_counts(b.fake.exec).chains;
+    lw_null_fail_at(b.fake.exec, 1);
+    lw_core_round(b.core);
+    assert_true(lw_null_read_counts(b.fake.exec).chains == chains + 1);
+    for (uint32_t i = 0; i < 2; i++) {
+        fake_reply solo;
+        fake_solo(&b.streams[i].request, 0, &solo);
+        assert_int_equal(b.streams[i].end.status, LW_DEVICE_LOST);
+        assert_memory_equal(b.streams[i].ids, solo.ids, b.streams[i].count * sizeof(int32_t));
+    }
+    bench_close(&b);
+}
+
+/* Rounds whose window went over the anchor after its pending token. In a tree none may. */
+static uint32_t anchors_crossed(bench *b, bool *was_tree)
+{
+    uint32_t crossed = 0;
+    while (lw_core_round(b->core)) {
+        const lw__share *share = &b->core->round.shares[0];
+        const lw_row *rows = b->core->rows, *last = &rows[share->known + share->drafts - 1];
+        const uint32_t pending = rows[share->known - 1].position;
+        const uint32_t anchor = (pending / LW_ANCHOR_POSITIONS + 1) * LW_ANCHOR_POSITIONS;
+        bool is_tree = false, crosses = false;
+        for (const lw_row *row = rows; row <= last; row++) {
+            is_tree = is_tree || row->slot != row->position;
+            crosses = crosses || row->position >= anchor;
+        }
+        assert_false(is_tree && crosses);
+        *was_tree = *was_tree || is_tree;
+        crossed += crosses;
+    }
+    return crossed;
+}
+
+static void a_tree_ends_before_the_next_anchor(void **state)
+{
+    (void)state;
+    for (int has_branch = 0; has_branch < 2; has_branch++) {
+        bench b;
+        fake_drafter drafter;
+        bool was_tree = false;
+        uint32_t crossed = 0;
+        fake_drafter_init(&drafter, 9, 256, has_branch == 1);
+        bench_open(&b, &(lw_core_options){ .lanes = 1, .drafts_max = 12, .head_drafts = 1,
+                                           .source = &drafter.source });
+        for (uint32_t i = 0; i < 8; i++) {
+            stream *s = stream_init(&b, i, 50 + i, 200);
+            submit(&b, s);
+            crossed += anchors_crossed(&b, &was_tree);
+            assert_solo(s);
+        }
+        assert_true(was_tree == (has_branch == 1) && (was_tree || crossed > 0));
+        bench_close(&b);
+    }
 }
 
 /* ---- prefix reuse as conversations use it ---- */
@@ -564,9 +659,10 @@ static void rounds_allocate_nothing(void **state)
     fake_drafter_init(&drafter, 3, 200, true);
     bench_open(&b, &(lw_core_options){ .lanes = 3,
                                        .drafts_max = 8,
+                                       .head_drafts = 4,
                                        .source = &drafter.source,
                                        .copy_match = 4,
-                                       .cache_bytes = 80000,
+                                       .cache_bytes = 200000,
                                        .cache_entries = 12,
                                        .mark_rows = 40 });
     const uint64_t before = allocations;
@@ -588,6 +684,7 @@ static void rounds_allocate_nothing(void **state)
     assert_true(allocations > before); /* planted control: the count does count */
     const lw_core_counts counts = lw_core_read_counts(b.core);
     assert_true(counts.kept > 0 && counts.cache.evicted > 0 && counts.cached_tokens > 0);
+    assert_true(counts.head_kept > 0);
     bench_close(&b);
 #else
     print_message("skipped: the sanitizer owns malloc\n");
@@ -602,13 +699,14 @@ static void every_failed_allocation_of_an_open_is_refused(void **state)
     (void)state;
 #if HAS_OWN_MALLOC
     bench b;
-    bench_open(&b, &(lw_core_options){ 0 });
+    bench_open(&b, &(lw_core_options){ .drafts_max = 4, .head_drafts = 4 });
     const lw_core_device device = fake_device(&b.fake);
     const lw_core_options o = { .lanes = 2,
                                 .context = CONTEXT,
                                 .rows_max = 64,
                                 .copy_match = 4,
                                 .drafts_max = 4,
+                                .head_drafts = 4,
                                 .cache_bytes = 1000,
                                 .cache_entries = 2,
                                 .clock = clock_fake,
@@ -656,6 +754,10 @@ static void options_that_cannot_be_are_refused(void **state)
     bad.drafts_max = LW_DRAFTS_MAX + 1;
     assert_int_equal(lw_core_open(&device, &bad, &core, &d), LW_BAD_INPUT);
     bad = o;
+    bad.head_drafts = LW_CHAIN_STEPS_MAX + 1;
+    assert_int_equal(lw_core_open(&device, &bad, &core, &d), LW_BAD_INPUT);
+    assert_non_null(strstr(d.text, "at most 16"));
+    bad = o;
     bad.context = CONTEXT + 1;
     assert_int_equal(lw_core_open(&device, &bad, &core, &d), LW_BAD_INPUT);
     assert_null(core);
@@ -671,6 +773,9 @@ int main(void)
         cmocka_unit_test(cancel_frees_the_lane_at_once),
         cmocka_unit_test(bad_logits_end_their_own_request),
         cmocka_unit_test(forbidding_every_token_ends_the_request),
+        cmocka_unit_test(a_failed_chain_costs_its_drafts_alone),
+        cmocka_unit_test(a_device_lost_in_a_chain_ends_the_rounds_streams),
+        cmocka_unit_test(a_tree_ends_before_the_next_anchor),
         cmocka_unit_test(a_failed_forward_ends_its_streams_and_no_later_one),
         cmocka_unit_test(a_stop_drops_what_the_window_drew_after_it),
         cmocka_unit_test(a_finished_reply_is_kept_like_one_that_ended_by_itself),

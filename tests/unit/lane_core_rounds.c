@@ -26,7 +26,7 @@ typedef struct stream {
 typedef struct bench {
     fake_model fake;
     lw_core *core;
-    uint64_t forward_ns, row_ns;
+    uint64_t forward_ns, row_ns, chain_row_ns;
     stream streams[STREAMS];
 } bench;
 
@@ -34,7 +34,7 @@ static uint64_t clock_of_work(void *context)
 {
     const bench *b = context;
     const lw_null_counts counts = lw_null_read_counts(b->fake.exec);
-    return counts.submits * b->forward_ns + counts.rows * b->row_ns;
+    return counts.submits * b->forward_ns + counts.rows * b->row_ns + counts.chain_rows * b->chain_row_ns;
 }
 
 static bool on_token(void *context, const lw_token_event *event)
@@ -77,7 +77,7 @@ static void on_cancelled(void *context, const lw_end_event *event)
 static void bench_open(bench *b, const lw_core_options *wanted)
 {
     static const lw_cost costs[] = { { 1, 10.1 * MS }, { 2, 10.2 * MS } };
-    *b = (bench){ .forward_ns = 10 * MS, .row_ns = MS / 10 };
+    *b = (bench){ .forward_ns = 10 * MS, .row_ns = MS / 10, .chain_row_ns = MS };
     lw_cost line[] = { costs[0], { 512, 10.0 * MS + 51.2 * MS } };
     lw_core_options o = *wanted;
     if (o.context == 0) o.context = CONTEXT;
@@ -88,8 +88,11 @@ static void bench_open(bench *b, const lw_core_options *wanted)
     }
     o.clock = clock_of_work;
     o.clock_context = b;
-    const fake_options f = { .context = o.context, .rows_max = o.rows_max, .reach = 80,
-                             .page_counts = { 32 * o.lanes, 32 * o.lanes, 32 * o.lanes } };
+    const fake_options f = { .context = o.context,
+                             .rows_max = o.rows_max,
+                             .reach = 80,
+                             .has_head = o.head_drafts > 0,
+                             .page_counts = { 32 * o.lanes, 32 * o.lanes, 32 * o.lanes, 32 * o.lanes } };
     fake_open(&b->fake, &f);
     const lw_core_device device = fake_device(&b->fake);
     assert_int_equal(lw_core_open(&device, &o, &b->core, NULL), LW_OK);
@@ -327,6 +330,100 @@ static void drafts_can_be_switched_off(void **state)
     bench_close(&b);
 }
 
+/* ---- the draft head ---- */
+
+typedef struct head_case {
+    uint32_t right;          /* of 256 */
+    uint32_t head_drafts;
+    uint64_t chain_row_ns;
+    bool has_costs;          /* those of the made-up device, timed before */
+    bool is_off;             /* for the request */
+} head_case;
+
+/* Streams that are greedy, sampled, and sampled with penalties, 150 tokens each. */
+static lw_core_counts headed(bench *b, const head_case *c)
+{
+    const lw_cost cost = { 1, (double)c->chain_row_ns };
+    bench_open(b, &(lw_core_options){ .lanes = 3, .drafts_max = 8, .head_drafts = c->head_drafts,
+                                      .head_costs = &cost, .head_cost_count = c->has_costs });
+    b->fake.head_right = c->right;
+    b->chain_row_ns = c->chain_row_ns;
+    for (uint32_t i = 0; i < 3; i++) {
+        stream *s = start(b, i, 10 + 40 * i, 150);
+        s->request.draft = !c->is_off;
+        if (i > 0) s->request.sampling = (lw_sampling){ .temperature = 0.9, .top_p = 0.95, .seed = 7 + i };
+        if (i == 2) {
+            s->request.penalties.repetition = 1.3f;
+            s->request.penalties.frequency = 0.5f;
+        }
+    }
+    run_to_end(b);
+    const lw_core_counts counts = lw_core_read_counts(b->core);
+    assert_int_equal(counts.tokens, 450);
+    bench_close(b);
+    return counts;
+}
+
+/* The head is right about everything, so what a stream draws from it has to be what it draws: with its keys,
+ * at its positions, after penalties that see the drafts before. */
+static void every_draft_of_a_right_head_is_kept(void **state)
+{
+    (void)state;
+    bench b;
+    const lw_core_counts counts =
+        headed(&b, &(head_case){ .right = 256, .head_drafts = 5, .chain_row_ns = MS, .has_costs = true });
+    assert_true(counts.head_drafted > 300);
+    assert_int_equal(counts.head_kept, counts.head_drafted);
+    assert_true(counts.rounds < 150 / 4);
+    assert_int_equal(counts.head_steps, counts.head_drafted); /* no step for nothing */
+}
+
+static void a_head_that_is_wrong_is_left_alone(void **state)
+{
+    (void)state;
+    bench b;
+    const lw_core_counts counts = headed(&b, &(head_case){ .head_drafts = 5, .chain_row_ns = MS });
+    assert_true(counts.head_drafted > 0 && counts.head_kept < counts.head_drafted / 8);
+    assert_true(counts.head_steps < 150);
+}
+
+static void dear_steps_are_not_taken(void **state)
+{
+    (void)state;
+    bench b;
+    head_case c = { .right = 256, .head_drafts = 5, .chain_row_ns = 50 * MS, .has_costs = true };
+    assert_int_equal(headed(&b, &c).head_rounds, 0);
+    c.has_costs = false; /* found out by the first */
+    const lw_core_counts counts = headed(&b, &c);
+    assert_true(counts.head_rounds > 0 && counts.head_rounds < 10);
+}
+
+static void luck_chooses_the_depth(void **state)
+{
+    (void)state;
+    bench b;
+    const head_case often = { .right = 256, .head_drafts = 8, .chain_row_ns = 2 * MS, .has_costs = true };
+    const head_case half = { .right = 128, .head_drafts = 8, .chain_row_ns = 2 * MS, .has_costs = true };
+    const lw_core_counts deep = headed(&b, &often), shallow = headed(&b, &half);
+    assert_true(deep.head_steps > 4 * deep.head_rounds);
+    assert_true((double)shallow.head_steps / (double)shallow.head_rounds <
+                (double)deep.head_steps / (double)deep.head_rounds);
+    assert_true(shallow.rounds < 150);
+}
+
+static void the_head_can_be_switched_off(void **state)
+{
+    (void)state;
+    bench b;
+    head_case c = { .right = 256, .head_drafts = 5, .chain_row_ns = MS, .is_off = true };
+    assert_int_equal(headed(&b, &c).head_rounds, 0);
+    c = (head_case){ .right = 256, .chain_row_ns = MS };
+    assert_int_equal(headed(&b, &c).head_rounds, 0);
+    c.head_drafts = 1;
+    const lw_core_counts counts = headed(&b, &c);
+    assert_true(counts.head_rounds > 0 && counts.head_steps <= 3 * counts.head_rounds);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -341,6 +438,11 @@ int main(void)
         cmocka_unit_test(dear_rows_are_not_spent_on_drafts),
         cmocka_unit_test(a_stream_whose_drafts_lose_falls_back),
         cmocka_unit_test(drafts_can_be_switched_off),
+        cmocka_unit_test(every_draft_of_a_right_head_is_kept),
+        cmocka_unit_test(a_head_that_is_wrong_is_left_alone),
+        cmocka_unit_test(dear_steps_are_not_taken),
+        cmocka_unit_test(luck_chooses_the_depth),
+        cmocka_unit_test(the_head_can_be_switched_off),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

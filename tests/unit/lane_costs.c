@@ -1,5 +1,7 @@
 /* Window costs: keys that tell things apart, files that are whole or refused, folders that may not be
  * written. */
+#include "../fake/fake_model.h"
+
 #include "lane/costs.h"
 #include "ops/record.h"
 
@@ -20,7 +22,10 @@ static int setup(void **state)
     return mkdtemp(folder) != NULL ? 0 : -1;
 }
 
-static const lw_cost some[] = { { 1, 1000 }, { 2, 1100 }, { 4, 1300.4 } };
+static const lw_timings some = { .rounds = { .items = { { 1, 1000 }, { 2, 1100 }, { 4, 1300.4 } },
+                                             .count = 3 },
+                                 .steps = { .items = { { 1, 90 }, { 2, 95 } }, .count = 2 } };
+static const lw_timings headless = { .rounds = { .items = { { 1, 1000 } }, .count = 1 } };
 
 static void put_file(const char *dir, const char *name, const char *text)
 {
@@ -36,19 +41,21 @@ static void what_was_saved_is_read(void **state)
 {
     (void)state;
     char dir[LW_COSTS_PATH_BYTES];
-    lw_cost costs[LW_COST_CLASSES_MAX];
-    uint32_t count;
+    lw_timings read;
     lw_diag d;
     assert_true(lw_costs_dir(folder, NULL, dir));
-    assert_int_equal(lw_costs_read(dir, "key", costs, &count, &d), LW_NOT_FOUND);
-    assert_int_equal(lw_costs_save(dir, "key", some, 3, &d), LW_OK);
-    assert_int_equal(lw_costs_read(dir, "key", costs, &count, &d), LW_OK);
-    assert_int_equal(count, 3);
-    assert_true(costs[2].rows == 4 && costs[2].ns == 1300.0);
-    assert_int_equal(lw_costs_save(dir, "key", some, 1, &d), LW_OK);
-    assert_int_equal(lw_costs_read(dir, "key", costs, &count, &d), LW_OK);
-    assert_int_equal(count, 1);
-    assert_int_equal(lw_costs_read(dir, "other", costs, &count, &d), LW_NOT_FOUND);
+    assert_int_equal(lw_costs_read(dir, "key", &read, &d), LW_NOT_FOUND);
+    assert_int_equal(lw_costs_save(dir, "key", &some, &d), LW_OK);
+    assert_int_equal(lw_costs_read(dir, "key", &read, &d), LW_OK);
+    assert_int_equal(read.rounds.count, 3);
+    assert_true(read.rounds.items[2].rows == 4 && read.rounds.items[2].ns == 1300.0);
+    assert_int_equal(read.steps.count, 2);
+    assert_true(read.steps.items[1].rows == 2 && read.steps.items[1].ns == 95.0);
+    assert_int_equal(lw_costs_save(dir, "key", &headless, &d), LW_OK);
+    assert_int_equal(lw_costs_read(dir, "key", &read, &d), LW_OK);
+    assert_int_equal(read.rounds.count, 1);
+    assert_int_equal(read.steps.count, 0);
+    assert_int_equal(lw_costs_read(dir, "other", &read, &d), LW_NOT_FOUND);
 }
 
 static void what_was_not_saved_is_refused(void **state)
@@ -57,28 +64,30 @@ static void what_was_not_saved_is_refused(void **state)
     static const char *const texts[] = {
         "",
         "lanewise",
-        "lanewise window costs 1\n",
-        "lanewise window costs 2\n1 5\n",
-        "lanewise window costs 1\n1 5",
-        "lanewise window costs 1\n2 5\n1 5\n",
-        "lanewise window costs 1\n1 5\n1 5\n",
-        "lanewise window costs 1\n1 -5\n",
-        "lanewise window costs 1\n1 nan\n",
-        "lanewise window costs 1\n1 inf\n",
-        "lanewise window costs 1\n0 5\n",
-        "lanewise window costs 1\n99999999999 5\n",
-        "lanewise window costs 1\n1 5\nx\n",
-        "lanewise window costs 1\n1 5\n2 5\n3 5\n4 5\n5 5\n6 5\n7 5\n8 5\n9 5\n10 5\n11 5\n12 5\n13 5\n14 "
+        "lanewise window costs 2\n",
+        "lanewise window costs 1\n1 5\n",
+        "lanewise window costs 2\nstep 1 5\n",
+        "lanewise window costs 2\n1 5\nstep 2 5\nstep 1 5\n",
+        "lanewise window costs 2\n1 5\nstep\n",
+        "lanewise window costs 2\n1 5",
+        "lanewise window costs 2\n2 5\n1 5\n",
+        "lanewise window costs 2\n1 5\n1 5\n",
+        "lanewise window costs 2\n1 -5\n",
+        "lanewise window costs 2\n1 nan\n",
+        "lanewise window costs 2\n1 inf\n",
+        "lanewise window costs 2\n0 5\n",
+        "lanewise window costs 2\n99999999999 5\n",
+        "lanewise window costs 2\n1 5\nx\n",
+        "lanewise window costs 2\n1 5\n2 5\n3 5\n4 5\n5 5\n6 5\n7 5\n8 5\n9 5\n10 5\n11 5\n12 5\n13 5\n14 "
         "5\n15 5\n"
         "16 5\n17 5\n",
     };
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
-        lw_cost costs[LW_COST_CLASSES_MAX];
-        uint32_t count = 9;
+        lw_timings read = some;
         lw_diag d;
         put_file(folder, "bad", texts[i]);
-        if (lw_costs_read(folder, "bad", costs, &count, &d) != LW_BAD_INPUT) fail_msg("taken: %s", texts[i]);
-        assert_int_equal(count, 0);
+        if (lw_costs_read(folder, "bad", &read, &d) != LW_BAD_INPUT) fail_msg("taken: %s", texts[i]);
+        assert_int_equal(read.rounds.count + read.steps.count, 0);
     }
 }
 
@@ -89,13 +98,13 @@ static void a_folder_that_cannot_be_is_a_failure_and_no_more(void **state)
     char below[LW_COSTS_PATH_BYTES];
     put_file(folder, "file", "x");
     snprintf(below, sizeof below, "%s/file/below", folder);
-    assert_int_equal(lw_costs_save(below, "key", some, 3, &d), LW_IO);
+    assert_int_equal(lw_costs_save(below, "key", &some, &d), LW_IO);
     char *deep = malloc(LW_COSTS_PATH_BYTES + 1);
     assert_non_null(deep);
     memset(deep, 'a', LW_COSTS_PATH_BYTES);
     deep[0] = '/';
     deep[LW_COSTS_PATH_BYTES] = '\0';
-    assert_int_equal(lw_costs_save(deep, "key", some, 3, &d), LW_BAD_INPUT);
+    assert_int_equal(lw_costs_save(deep, "key", &some, &d), LW_BAD_INPUT);
     assert_false(lw_costs_dir(deep, NULL, below));
     free(deep);
 }
@@ -138,6 +147,29 @@ static void keys_tell_devices_and_shapes_apart(void **state)
     lw_plan_deinit(&plan);
 }
 
+/* On the null device, where every step takes next to nothing: which classes there are. */
+static void steps_are_timed_where_there_is_a_head(void **state)
+{
+    (void)state;
+    for (uint32_t has_head = 0; has_head < 2; has_head++) {
+        fake_model fake;
+        lw_timings timings;
+        const fake_options options = { .context = 512, .rows_max = 100, .reach = 80, .recurs = true,
+                                       .has_head = has_head == 1, .page_counts = { 8, 8, 8, 8, 8, 8 } };
+        fake_open(&fake, &options);
+        const lw_core_device device = fake_device(&fake);
+        assert_int_equal(lw_null_set_model(fake.exec, NULL, NULL), LW_OK);
+        assert_int_equal(lw_costs_time(&device, 100, 16, 5, &timings, NULL), LW_OK);
+        assert_int_equal(timings.rounds.count, 7);
+        assert_int_equal(timings.rounds.items[6].rows, 64);
+        assert_int_equal(timings.steps.count, has_head == 1 ? 3 : 0);
+        if (has_head == 1) assert_int_equal(timings.steps.items[2].rows, 4);
+        for (uint32_t g = 0; g < fake.pool.group_count; g++) /* nothing is kept */
+            assert_int_equal(fake.pool.groups[g].free_count, 8);
+        fake_close(&fake);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -145,6 +177,7 @@ int main(void)
         cmocka_unit_test(what_was_not_saved_is_refused),
         cmocka_unit_test(a_folder_that_cannot_be_is_a_failure_and_no_more),
         cmocka_unit_test(folders_follow_the_environment),
+        cmocka_unit_test(steps_are_timed_where_there_is_a_head),
         cmocka_unit_test(keys_tell_devices_and_shapes_apart),
     };
     return cmocka_run_group_tests(tests, setup, NULL);

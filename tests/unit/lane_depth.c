@@ -43,11 +43,13 @@ static void luck_is_learnt_up_to_the_first_miss(void **state)
 {
     (void)state;
     lw_depth depth;
-    lw_depth_init(&depth);
+    lw_depth_init(&depth, 0.9f);
     const float before = depth.chances[0];
     for (int i = 0; i < 100; i++) lw_depth_drafted(&depth, 4, 2, 0.0, 0.0);
     assert_true(depth.chances[0] > 0.99f && depth.chances[1] > 0.99f && depth.chances[2] < 0.01f);
     assert_true(depth.chances[3] == before);
+    for (int i = 0; i < 200; i++) lw_depth_plain(&depth); /* what is not tried gets another chance */
+    assert_true(depth.chances[2] > 0.8f && depth.chances[2] < before);
 }
 
 /* Plays rounds in which drafts keep `kept` of 4 and cost `factor` plain rounds; counts those with drafts. */
@@ -70,9 +72,9 @@ static void losing_drafts_rest_and_winning_ones_return(void **state)
 {
     (void)state;
     lw_depth depth;
-    lw_depth_init(&depth);
+    lw_depth_init(&depth, 0.9f);
     assert_int_equal(drafted_of(&depth, 100, 4, 1.5), 100);         /* 5 tokens in 1.5 rounds' time */
-    lw_depth_init(&depth);
+    lw_depth_init(&depth, 0.9f);
     assert_int_equal(drafted_of(&depth, 100, 0, 1.5), 6 + 3);       /* then after 8, 16 and 32 plain rounds */
     while (lw_depth_limit(&depth, 4) == 0) lw_depth_plain(&depth);
     assert_int_equal(lw_depth_limit(&depth, 4), 1);                 /* a probe is one draft */

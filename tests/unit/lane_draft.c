@@ -54,7 +54,8 @@ static void proposals_continue_the_longest_match(void **state)
             count++;
             if (lw_rng_below(&rng, 3) != 0) continue;
             lw_draft out = { 0 };
-            source.propose(source.context, 0, ids, count, 4, &out);
+            const lw_draft_ask ask = { .ids = ids, .count = count, .room = 4, .out = &out };
+            source.propose(source.context, &ask, 1);
             const int32_t end = count < 3 ? -1 : end_expected(ids, count);
             uint32_t want = end < 0 ? 0 : count - 1 - (uint32_t)end;
             want = want < 4 ? want : 4;
@@ -73,8 +74,9 @@ static void proposals_continue_the_longest_match(void **state)
 
 static uint32_t proposed(const lw_draft_source *source, const int32_t *ids, uint32_t count)
 {
-    lw_draft out;
-    source->propose(source->context, 1, ids, count, LW_DRAFTS_MAX, &out);
+    lw_draft out = { 0 };
+    const lw_draft_ask ask = { .lane = 1, .ids = ids, .count = count, .room = LW_DRAFTS_MAX, .out = &out };
+    source->propose(source->context, &ask, 1);
     return out.count;
 }
 

@@ -26,7 +26,9 @@ static void needed_counts_both_ragged_ends(void **state)
     assert_int_equal(lw_pages_needed(0, 2048, 128), 32);
     assert_int_equal(lw_pages_needed(0, 2049, 128), 33);
     assert_int_equal(lw_pages_needed(7, 2048, 1), 2);
-    assert_int_equal(lw_pages_needed(256, 2048, 128), 8);
+    assert_int_equal(lw_pages_needed(256, 2048, 128), 7);
+    assert_int_equal(lw_pages_needed(2, 2048, 64), 2); /* from 63 to 127, or from 0 to 64 */
+    assert_int_equal(lw_pages_needed(2, 2048, 65), 3);
     assert_int_equal(lw_pages_needed(4096, 2048, 128), 32); /* never more than the context */
 }
 
@@ -135,6 +137,71 @@ static void a_full_pool_refuses_and_takes_nothing(void **state)
     lw_plan_deinit(&plan);
 }
 
+/* Two lanes and an entry at 150 share the page of the anchor at 128 whole; slot by slot it is nobody's to
+ * write, and the rows after it go on. The next anchor is each lane's own. */
+static void an_anchor_is_shared_and_never_copied(void **state)
+{
+    (void)state;
+    lw_plan plan;
+    lw_page_pool pool;
+    lw_page_table owner, entry, resumer;
+    assert_int_equal(lw_plan_init(&plan, NULL), LW_OK);
+    lw_plan_recurrence(&plan, "r", (lw_heads){ 1, 8 }, (lw_heads){ 1, 8 });
+    assert_int_equal(lw_page_pool_init(&pool, &plan, 2, CONTEXT, ROWS_MAX, NULL), LW_OK);
+    const uint32_t steps = 0, anchors = 1;
+    assert_true(!pool.groups[steps].is_anchor && pool.groups[anchors].is_anchor);
+    assert_int_equal(lw_page_table_init(&owner, &pool, NULL), LW_OK);
+    assert_int_equal(lw_page_table_init(&entry, &pool, NULL), LW_OK);
+    assert_int_equal(lw_page_table_init(&resumer, &pool, NULL), LW_OK);
+    assert_int_equal(lw_pages_cover(&pool, &owner, 150, NULL), LW_OK);
+    lw_pages_hold(&pool, &entry, &owner, 150);
+    assert_int_equal(entry.begin[anchors], 2);
+    assert_int_equal(entry.end[anchors], 3);
+    assert_int_equal(entry.begin[steps],
+                     1); /* the row at 192 is not near, but one at 128 would read from 64 */
+    assert_true(lw_pages_copies(&pool.groups[steps], 150) && !lw_pages_copies(&pool.groups[anchors], 150));
+    lw_pages_trim(&pool, &owner, 150);
+    lw_pages_resume(&pool, &resumer, &entry, 150);
+    assert_int_equal(resumer.ids[anchors][2], owner.ids[anchors][2]);
+    assert_true(resumer.ids[steps][2] != owner.ids[steps][2]);
+    assert_int_equal(pool.groups[anchors].lane_held, 1);
+    assert_int_equal(pool.groups[anchors].entry_held, 1);
+    assert_false(lw_pages_may_write(&pool, &resumer, 128));
+    assert_false(lw_pages_may_write(&pool, &owner, 149));
+    assert_true(lw_pages_may_write(&pool, &owner, 150) && lw_pages_may_write(&pool, &resumer, 150));
+    assert_false(lw_pages_may_write(&pool, &resumer, 192)); /* not there yet */
+    assert_int_equal(lw_pages_cover(&pool, &resumer, 193, NULL), LW_OK);
+    assert_true(lw_pages_may_write(&pool, &resumer, 192));
+    lw_pages_trim(&pool, &resumer, 193);
+    assert_int_equal(resumer.begin[anchors], 3);
+    lw_pages_drop(&pool, &entry);
+    assert_false(lw_pages_may_write(&pool, &owner, 128)); /* a mark stays as long as the page is held */
+    lw_pages_clear(&pool, &owner);
+    lw_pages_clear(&pool, &resumer);
+    for (uint32_t g = 0; g < 2; g++) assert_int_equal(pool.groups[g].free_count, pool.groups[g].count);
+    lw_page_table_deinit(&owner);
+    lw_page_table_deinit(&entry);
+    lw_page_table_deinit(&resumer);
+    lw_page_pool_deinit(&pool);
+    lw_plan_deinit(&plan);
+}
+
+/* What rows at each committed length read and write is in the anchors' pages, and no lane holds more than two
+ * beyond those that its open rows make. */
+static void a_lane_holds_the_anchors_that_its_rows_read(void **state)
+{
+    (void)state;
+    assert_int_equal(lw_pages_first(2, 64), 0);
+    assert_int_equal(lw_pages_first(2, 65), 1);
+    assert_int_equal(lw_pages_first(2, 128), 1);
+    assert_int_equal(lw_pages_first(LW_ANCHOR_POSITIONS + 1, 128), 1);
+    for (uint32_t p = 1; p < CONTEXT - 1; p++) {
+        const uint32_t read = (p - 1) / LW_ANCHOR_POSITIONS, made = p / LW_ANCHOR_POSITIONS;
+        assert_int_equal(lw_pages_first(2, p), read);
+        assert_int_equal(lw_pages_of(p + 1), made + 1);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -142,6 +209,8 @@ int main(void)
         cmocka_unit_test(random_walks_keep_what_rows_can_read),
         cmocka_unit_test(a_trim_too_far_is_seen),
         cmocka_unit_test(a_full_pool_refuses_and_takes_nothing),
+        cmocka_unit_test(an_anchor_is_shared_and_never_copied),
+        cmocka_unit_test(a_lane_holds_the_anchors_that_its_rows_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

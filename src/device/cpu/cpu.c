@@ -340,6 +340,7 @@ static void cpu_exec_close(lw_exec *exec)
     lw__cpu_unmap(exec->prepared, exec->prepared_bytes);
     lw__cpu_unmap(exec->attend_scratch, exec->attend_scratch_bytes);
     lw__cpu_unmap(exec->recur, exec->recur_bytes);
+    lw_chain_walk_deinit(&exec->walk);
     lw_arena_deinit(&exec->arena);
     free(exec);
 }
@@ -381,6 +382,8 @@ static lw_status cpu_compile(lw_device *device, const lw_plan *plan, const lw_ex
     if (status == LW_OK) status = activations_make(exec, d);
     if (status == LW_OK) status = pages_make(exec, options, d);
     if (status == LW_OK) status = scratch_make(exec, d);
+    if (status == LW_OK && plan->entry_count > LW_ENTRY_HEAD)
+        status = lw_chain_walk_init(&exec->walk, exec->wanted_max, d);
     if (status == LW_OK) status = weights_load(exec, options, d);
     if (status != LW_OK) {
         cpu_exec_close(exec);
@@ -392,8 +395,12 @@ static lw_status cpu_compile(lw_device *device, const lw_plan *plan, const lw_ex
 
 /* ---- forwards ---- */
 
-static lw_status cpu_submit(lw_exec *exec, uint32_t entry, const lw_batch *batch, lw_ticket *ticket,
-                            lw_diag *d)
+static size_t logits_stride(const lw_exec *exec)
+{
+    return size_round_up(exec->plan->vocab, ALIGN_BYTES / sizeof(lw_bf16));
+}
+
+static lw_status entry_run(lw_exec *exec, uint32_t entry, const lw_batch *batch, lw_diag *d)
 {
     LW_ASSERT(entry < exec->plan->entry_count);
     const lw_status status = lw__cpu_batch_begin(exec, batch, d);
@@ -401,7 +408,41 @@ static lw_status cpu_submit(lw_exec *exec, uint32_t entry, const lw_batch *batch
     const lw_entry *e = &exec->plan->entries[entry];
     lw__cpu_run_ops(exec, e->op_begin, e->op_end);
     exec->logits = (const float *)(const void *)exec->buffers[e->logits.index].bytes;
+    return LW_OK;
+}
+
+static lw_status cpu_submit(lw_exec *exec, uint32_t entry, const lw_batch *batch, lw_ticket *ticket,
+                            lw_diag *d)
+{
+    exec->chain_count = 0;
+    const lw_status status = entry_run(exec, entry, batch, d);
+    if (status == LW_OK) *ticket = ++exec->tickets;
+    return status;
+}
+
+static lw_status cpu_submit_chain(lw_exec *exec, const lw_chain *chain, lw_ticket *ticket, lw_diag *d)
+{
+    lw_batch batch;
+    lw_status status = LW_OK;
+    exec->chain_count = 0;
+    lw_chain_walk_begin(&exec->walk, chain);
+    while (status == LW_OK && lw_chain_walk_batch(&exec->walk, &batch)) {
+        status = entry_run(exec, LW_ENTRY_HEAD, &batch, d);
+        if (status == LW_OK)
+            lw_chain_walk_draw(&exec->walk, exec->logits, logits_stride(exec), exec->plan->vocab);
+    }
+    exec->wanted_count = 0;
+    if (status != LW_OK) return status;
+    exec->chain_count = chain->row_count;
     *ticket = ++exec->tickets;
+    return LW_OK;
+}
+
+static lw_status cpu_read_chain(lw_exec *exec, uint32_t row, const int32_t **tokens, lw_diag *d)
+{
+    (void)d;
+    LW_ASSERT(row < exec->chain_count);
+    *tokens = lw_chain_walk_tokens(&exec->walk, row);
     return LW_OK;
 }
 
@@ -416,7 +457,7 @@ static lw_status cpu_read_logits(lw_exec *exec, uint32_t index, const float **lo
 {
     (void)d;
     LW_ASSERT(index < exec->wanted_count);
-    *logits = exec->logits + index * size_round_up(exec->plan->vocab, ALIGN_BYTES / sizeof(lw_bf16));
+    *logits = exec->logits + index * logits_stride(exec);
     return LW_OK;
 }
 
@@ -435,6 +476,7 @@ static lw_status cpu_page_copy(lw_exec *exec, uint32_t group, uint32_t from, uin
 
 const lw_device_table lw_device_cpu = {
     .name = "cpu",
+    .calls_draw = true,
     .open = cpu_open,
     .close = cpu_close,
     .describe = cpu_describe,
@@ -443,6 +485,8 @@ const lw_device_table lw_device_cpu = {
     .compile = cpu_compile,
     .exec_close = cpu_exec_close,
     .submit = cpu_submit,
+    .submit_chain = cpu_submit_chain,
+    .read_chain = cpu_read_chain,
     .wait = cpu_wait,
     .read_logits = cpu_read_logits,
     .page_copy = cpu_page_copy,

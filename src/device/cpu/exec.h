@@ -5,6 +5,7 @@
 #define LW_DEVICE_CPU_EXEC_H
 
 #include "base/pool.h"
+#include "device/chain.h"
 #include "device/cpu/experts.h"
 #include "device/device.h"
 
@@ -58,6 +59,8 @@ struct lw_exec {
     const lw_cpu_weight *prepared_for;
     const float *logits;
     lw_ticket tickets;
+    lw_chain_walk walk;
+    uint32_t chain_count;              /* chains of the newest submission */
 };
 
 /* Zeroed pages from the system, huge where it gives them; NULL when there are none. */

@@ -1,6 +1,8 @@
 /* The null device; see null.h. */
 #include "device/null/null.h"
 
+#include "device/chain.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -17,6 +19,8 @@ struct lw_exec {
     lw_ticket submitted, waited;
     lw_ticket fail_at;          /* 0: none */
     uint32_t wanted_count;      /* of the newest submission */
+    lw_chain_walk walk;
+    uint32_t chain_count;       /* chains of the newest submission */
     uint32_t page_counts[LW_PLAN_REACHES_MAX];
 };
 
@@ -60,6 +64,7 @@ static uint64_t null_page_bytes(const lw_device *device, const lw_plan *plan, ui
 static void null_exec_close(lw_exec *exec)
 {
     if (exec == NULL) return;
+    lw_chain_walk_deinit(&exec->walk);
     free(exec->logits);
     free(exec);
 }
@@ -82,14 +87,19 @@ static lw_status null_compile(lw_device *device, const lw_plan *plan, const lw_e
     for (uint32_t i = 0; i < LW_PLAN_REACHES_MAX; i++) exec->page_counts[i] = options->page_counts[i];
     for (uint32_t i = 0; i < plan->weight_count; i++)
         exec->counts.weight_bytes += lw_weight_bytes(&plan->weights[i]);
+    lw_status status = LW_OK;
+    if (plan->entry_count > LW_ENTRY_HEAD) status = lw_chain_walk_init(&exec->walk, options->wanted_max, d);
+    if (status != LW_OK) {
+        null_exec_close(exec);
+        return status;
+    }
     *out = exec;
     return LW_OK;
 }
 
-static lw_status null_submit(lw_exec *exec, uint32_t entry, const lw_batch *batch, lw_ticket *ticket,
-                             lw_diag *d)
+/* Counts the batch and checks what a device leans on. */
+static void batch_take(lw_exec *exec, uint32_t entry, const lw_batch *batch)
 {
-    (void)d;
     LW_ASSERT(entry < exec->plan->entry_count && batch->row_count > 0);
     exec->wanted_count = 0;
     for (uint32_t r = 0; r < batch->row_count; r++) {
@@ -104,13 +114,49 @@ static lw_status null_submit(lw_exec *exec, uint32_t entry, const lw_batch *batc
         exec->wanted_count += row->wanted;
     }
     const lw_entry *e = &exec->plan->entries[entry];
+    exec->counts.ops += e->op_end - e->op_begin;
+    LW_ASSERT(exec->model.forward == NULL || exec->wanted_count <= exec->wanted_max);
+}
+
+static lw_status null_submit(lw_exec *exec, uint32_t entry, const lw_batch *batch, lw_ticket *ticket,
+                             lw_diag *d)
+{
+    (void)d;
+    batch_take(exec, entry, batch);
+    exec->chain_count = 0;
     exec->counts.submits++;
     exec->counts.rows += batch->row_count;
     exec->counts.wanted_rows += exec->wanted_count;
-    exec->counts.ops += e->op_end - e->op_begin;
     *ticket = ++exec->submitted;
     LW_ASSERT(exec->wanted_count <= exec->wanted_max);
     if (exec->model.forward != NULL) exec->model.forward(exec->model.context, batch, exec->logits);
+    return LW_OK;
+}
+
+static lw_status null_submit_chain(lw_exec *exec, const lw_chain *chain, lw_ticket *ticket, lw_diag *d)
+{
+    (void)d;
+    lw_batch batch;
+    const size_t stride = exec->model.forward != NULL ? exec->plan->vocab : 0;
+    lw_chain_walk_begin(&exec->walk, chain);
+    while (lw_chain_walk_batch(&exec->walk, &batch)) {
+        batch_take(exec, LW_ENTRY_HEAD, &batch);
+        if (exec->model.head != NULL) exec->model.head(exec->model.context, &batch, exec->logits);
+        lw_chain_walk_draw(&exec->walk, exec->logits, stride, exec->plan->vocab);
+        exec->counts.chain_rows += batch.row_count;
+    }
+    exec->counts.chains++;
+    exec->wanted_count = 0;
+    exec->chain_count = chain->row_count;
+    *ticket = ++exec->submitted;
+    return LW_OK;
+}
+
+static lw_status null_read_chain(lw_exec *exec, uint32_t row, const int32_t **tokens, lw_diag *d)
+{
+    (void)d;
+    LW_ASSERT(exec->waited == exec->submitted && row < exec->chain_count);
+    *tokens = lw_chain_walk_tokens(&exec->walk, row);
     return LW_OK;
 }
 
@@ -166,6 +212,7 @@ void lw_null_fail_at(lw_exec *exec, uint64_t n)
 
 const lw_device_table lw_device_null = {
     .name = "null",
+    .calls_draw = true,
     .open = null_open,
     .close = null_close,
     .describe = null_describe,
@@ -174,6 +221,8 @@ const lw_device_table lw_device_null = {
     .compile = null_compile,
     .exec_close = null_exec_close,
     .submit = null_submit,
+    .submit_chain = null_submit_chain,
+    .read_chain = null_read_chain,
     .wait = null_wait,
     .read_logits = null_read_logits,
     .page_copy = null_page_copy,

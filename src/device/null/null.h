@@ -14,16 +14,19 @@ typedef struct lw_null_counts {
     uint64_t submits, waits;
     uint64_t rows, wanted_rows; /* of all submissions */
     uint64_t ops;               /* that would have run */
+    uint64_t chains, chain_rows; /* submissions of chains, and the rows of all their steps */
     uint64_t page_copies;
 } lw_null_counts;
 
 lw_null_counts lw_null_read_counts(const lw_exec *exec);
 
 /* A model in place of zeros. forward runs at submit, also of one that fails at its wait, and fills
- * logits[wanted_max, vocab] for the wanted rows in batch order; page_copy runs with the contract's. */
+ * logits[wanted_max, vocab] for the wanted rows in batch order; head the same for each step of a chain;
+ * page_copy runs with the contract's. */
 typedef struct lw_null_model {
     void *context;
     void (*forward)(void *context, const lw_batch *batch, float *logits);
+    void (*head)(void *context, const lw_batch *batch, float *logits); /* NULL: zeros */
     void (*page_copy)(void *context, uint32_t group, uint32_t from, uint32_t to);
 } lw_null_model;
 
