@@ -141,7 +141,7 @@ static lw_status costs_find(lw__lanes *lanes, const lw_core_device *device, cons
     if (options->costs_dir != NULL && lw_costs_read(options->costs_dir, key, timings, NULL) == LW_OK)
         return LW_OK;
     const lw_status status =
-        lw_costs_time(device, rows_max, wanted_max(lanes, options), lanes->lane_count, timings, d);
+        lw_costs_time(device, rows_max, wanted_max(lanes, options), timings, d);
     if (status != LW_OK || options->costs_dir == NULL) return status;
     const lw_status saved = lw_costs_save(options->costs_dir, key, timings, NULL);
     (void)saved;
