@@ -78,21 +78,22 @@ static lw_status classes_time(const lw_core_device *device, const lw_page_table 
     return LW_OK;
 }
 
-/* One table does for all chains, since each begins at a position of its own. */
-static lw_status steps_time(const lw_core_device *device, const lw_page_table *table, uint32_t lanes_max,
+/* One table does for all chains, since each begins at a position of its own. None begins at 0: no chain ever
+ * does. */
+static lw_status steps_time(const lw_core_device *device, const lw_page_table *table, uint32_t chains,
                             lw_cost_list *out)
 {
-    lw_row rows[LW_CORE_LANES_MAX];
-    lw_batch_lane lanes[LW_CORE_LANES_MAX];
-    uint32_t steps[LW_CORE_LANES_MAX];
-    for (uint32_t i = 0; i < lanes_max; i++) {
-        lanes[i] = lane_make(device, table, i);
-        rows[i] = (lw_row){ .lane = i, .position = i, .slot = i, .parent = -1, .wanted = true };
+    lw_row rows[WINDOW_ROWS];
+    lw_batch_lane lanes[WINDOW_ROWS];
+    uint32_t steps[WINDOW_ROWS];
+    for (uint32_t i = 0; i < chains; i++) {
+        lanes[i] = lane_make(device, table, i + 1);
+        rows[i] = (lw_row){ .lane = i, .position = i + 1, .slot = i + 1, .parent = -1, .wanted = true };
         steps[i] = 1;
     }
-    for (uint32_t count = 1; count <= lanes_max && out->count < LW_COST_CLASSES_MAX; count *= 2) {
+    for (uint32_t count = 1; count <= chains && out->count < LW_COST_CLASSES_MAX; count *= 2) {
         const lw_chain chain = { .rows = rows, .steps = steps, .row_count = count, .lanes = lanes,
-                                 .lane_count = lanes_max };
+                                 .lane_count = chains };
         double ns;
         const lw_status status = round_time(device, NULL, &chain, &ns, NULL);
         if (status != LW_OK) return status;
@@ -101,11 +102,12 @@ static lw_status steps_time(const lw_core_device *device, const lw_page_table *t
     return LW_OK;
 }
 
-lw_status lw_costs_time(const lw_core_device *device, uint32_t rows_max, uint32_t wanted_max, uint32_t lanes,
-                        lw_timings *out, lw_diag *d)
+lw_status lw_costs_time(const lw_core_device *device, uint32_t rows_max, uint32_t wanted_max, lw_timings *out,
+                        lw_diag *d)
 {
     const bool has_head = device->plan->entry_count > LW_ENTRY_HEAD;
-    LW_ASSERT(lanes <= LW_CORE_LANES_MAX && lanes <= rows_max);
+    const uint32_t fit = wanted_max < rows_max ? wanted_max : rows_max - 1;
+    const uint32_t chains = fit < WINDOW_ROWS ? fit : WINDOW_ROWS;
     *out = (lw_timings){ .rounds = { .count = 0 } };
     lw_row *rows = calloc(rows_max, sizeof *rows);
     lw_page_table table;
@@ -114,7 +116,7 @@ lw_status lw_costs_time(const lw_core_device *device, uint32_t rows_max, uint32_
     if (status == LW_OK) {
         status = lw_pages_cover(device->pool, &table, rows_max, d);
         if (status == LW_OK) status = classes_time(device, &table, rows, rows_max, wanted_max, &out->rounds);
-        if (status == LW_OK && has_head) status = steps_time(device, &table, lanes, &out->steps);
+        if (status == LW_OK && has_head) status = steps_time(device, &table, chains, &out->steps);
         lw_pages_clear(device->pool, &table);
         lw_page_table_deinit(&table);
     }
