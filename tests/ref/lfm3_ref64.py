@@ -13,7 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
+sys.path[:0] = [str(Path(__file__).resolve().parents[2] / "tools"), str(Path(__file__).resolve().parent)]
+import dequant64  # noqa: E402
 import stfile  # noqa: E402
 
 GREEDY_TOKENS = 64
@@ -29,33 +30,12 @@ def to_bf16(x):
 
 
 def load_tensors(folder):
-    """All tensors of a folder without the "model." prefix, names as stored otherwise."""
+    """All tensors of a folder by name."""
     tensors = {}
     for path in sorted(Path(folder).glob("*.safetensors")):
         if path.name != "ref64.safetensors":
             tensors.update(stfile.read(path)[0])
-    return {name.removeprefix("model."): tensor for name, tensor in tensors.items()}
-
-
-def unpack_codes(words, bits, cols):
-    """u32 words (..., n) of a little-endian bit stream to codes (..., cols)."""
-    stream = np.unpackbits(np.ascontiguousarray(words).view(np.uint8), axis=-1, bitorder="little")
-    stream = stream[..., : cols * bits].reshape(*words.shape[:-1], cols, bits)
-    return stream @ (1 << np.arange(bits)).astype(np.int64)
-
-
-def dequantised(tensors, module):
-    """Exact value of a quantised module: scale * code + bias in double. A module's own settings start from
-    MLX's defaults, not from the global ones."""
-    words, scales = tensors[module + ".weight"].data, stfile.as_f64(tensors[module + ".scales"])
-    biases = stfile.as_f64(tensors[module + ".biases"])
-    own = tensors["quantization"].get("model." + module, True)
-    quant = tensors["quantization"] if own is True else own
-    bits, group = quant.get("bits", 4), quant.get("group_size", 64)
-    cols = words.shape[-1] * 32 // bits
-    assert cols == scales.shape[-1] * group, module
-    codes = unpack_codes(words, bits, cols).astype(np.float64)
-    return codes * np.repeat(scales, group, axis=-1) + np.repeat(biases, group, axis=-1)
+    return tensors
 
 
 class Model:
@@ -64,16 +44,12 @@ class Model:
     def __init__(self, folder, rounding):
         self.config = json.loads((Path(folder) / "config.json").read_text())
         tensors = load_tensors(folder)
-        tensors["quantization"] = self.config.get("quantization", {})
+        settings = self.config.get("quantization") or self.config.get("quantization_config") or {}
         self.round = rounding
         self.weights = {}
-        for name, tensor in tensors.items():
-            if not name.endswith(".weight"):
-                continue
-            module = name.removesuffix(".weight")
-            is_packed = tensor.dtype == "U32"
-            values = dequantised(tensors, module) if is_packed else stfile.as_f64(tensor)
-            self.weights[module] = rounding(values)
+        for module in dequant64.modules(tensors):
+            values = dequant64.values(tensors, module, settings)
+            self.weights[module.removeprefix("model.")] = rounding(values)
         for i, kind in enumerate(self.config["layer_types"]):
             if kind == "conv":
                 self.weights[f"layers.{i}.conv.conv"] = self.weights[f"layers.{i}.conv.conv"].reshape(
