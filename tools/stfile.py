@@ -1,4 +1,4 @@
-"""Reads and writes safetensors files with numpy alone. bf16 and e4m3 stay words; as_f64 widens all but e4m3."""
+"""Reads and writes safetensors files with numpy alone. bf16 and e4m3 stay words; as_f64 widens the rest."""
 import json
 import struct
 from typing import NamedTuple
