@@ -1,11 +1,14 @@
 /* Thread pool; see pool.h. One generation counter starts a run, one pending counter ends it.
  *
  * Invariants
- * 1. fn and context are written before the generation moves and read after it was seen to move.
+ * 1. fn and context are written before the generation moves and read by who has claimed a part of it: the run
+ *    cannot end before that part does.
  * 2. Whoever sleeps says so (asleep) before it looks at its counter for the last time, and holds the mutex
  *    from there until it waits; whoever moves a counter looks at asleep afterwards. Both are sequentially
  *    consistent, so one of the two always sees the other and no wake-up is lost.
  * 3. The caller is never pinned: threads that it starts later would inherit its mask.
+ * 4. Each part is claimed once in every run: claimed moves from the generation before to this one. Whoever
+ *    wakes up late finds it moved.
  */
 #include "base/pool.h"
 
@@ -34,6 +37,7 @@ typedef struct gate {
 } gate;
 
 typedef struct worker {
+    _Alignas(LINE_BYTES) atomic_uint claimed; /* the last generation whose part was taken */
     lw_pool *pool;
     pthread_t thread;
     unsigned part;
@@ -43,12 +47,12 @@ typedef struct worker {
 
 struct lw_pool {        /* owner: the thread that opened it */
     gate generation;    /* moved by the owner: work, or stop, is there */
-    gate pending;       /* workers that have not finished this run */
+    gate pending;       /* parts past the caller's own that are not finished in this run */
     pthread_mutex_t mutex;
     lw_pool_fn *fn;
     void *context;
     void (*setup)(void);
-    bool stop;
+    atomic_bool stop;
     uint64_t spin_ns;   /* 0 where threads outnumber CPUs: a spinner would hold up whom it waits for */
     unsigned threads;
     unsigned started;   /* workers that exist */
@@ -96,9 +100,16 @@ static void gate_wake(lw_pool *pool, gate *g)
     pthread_mutex_unlock(&pool->mutex);
 }
 
+/* Takes the worker's part of this generation; false: it was taken. */
+static bool claim(worker *w, unsigned generation)
+{
+    unsigned before = generation - 1;
+    return atomic_compare_exchange_strong(&w->claimed, &before, generation);
+}
+
 static void *worker_main(void *context)
 {
-    const worker *w = context;
+    worker *w = context;
     lw_pool *pool = w->pool;
     if (w->pinned) {
         cpu_set_t one;
@@ -108,9 +119,11 @@ static void *worker_main(void *context)
         (void)pthread_setaffinity_np(pthread_self(), sizeof one, &one);
     }
     if (pool->setup != NULL) pool->setup();
-    for (unsigned seen = 0;; seen++) {
+    for (unsigned seen = 0;;) {
         gate_wait(pool, &pool->generation, seen, false);
-        if (pool->stop) return NULL;
+        seen = atomic_load(&pool->generation.value);
+        if (atomic_load(&pool->stop)) return NULL;
+        if (!claim(w, seen)) continue;
         pool->fn(pool->context, w->part, pool->threads);
         if (atomic_fetch_sub(&pool->pending.value, 1) == 1) gate_wake(pool, &pool->pending);
     }
@@ -144,7 +157,7 @@ lw_status lw_pool_open(unsigned thread_count, void (*setup)(void), lw_pool **out
     if (threads > LW_POOL_THREADS_MAX) {
         return lw_fail(d, LW_BAD_INPUT, "%u threads: at most %d are supported", threads, LW_POOL_THREADS_MAX);
     }
-    const size_t bytes = sizeof(lw_pool) + (threads - 1) * sizeof(worker);
+    const size_t bytes = offsetof(lw_pool, workers) + (threads - 1) * sizeof(worker);
     lw_pool *pool = aligned_alloc(LINE_BYTES, size_round_up(bytes, LINE_BYTES));
     if (pool == NULL) return lw_fail(d, LW_NO_ROOM, "no memory for a pool of %u threads", threads);
     memset(pool, 0, bytes);
@@ -157,7 +170,7 @@ lw_status lw_pool_open(unsigned thread_count, void (*setup)(void), lw_pool **out
     if (setup != NULL) setup();
     for (unsigned part = 1; part < threads; part++) {
         worker *w = &pool->workers[part - 1];
-        *w = (worker){ .pool = pool, .part = part, .pinned = threads <= allowed };
+        *w = (worker){ .claimed = 0, .pool = pool, .part = part, .pinned = threads <= allowed };
         if (w->pinned) w->cpu = cpus[part];
         const int error = pthread_create(&w->thread, NULL, worker_main, w);
         if (error != 0) {
@@ -174,7 +187,7 @@ lw_status lw_pool_open(unsigned thread_count, void (*setup)(void), lw_pool **out
 void lw_pool_close(lw_pool *pool)
 {
     if (pool == NULL) return;
-    pool->stop = true;
+    atomic_store(&pool->stop, true);
     atomic_fetch_add(&pool->generation.value, 1);
     gate_wake(pool, &pool->generation);
     for (unsigned i = 0; i < pool->started; i++) pthread_join(pool->workers[i].thread, NULL);
@@ -192,13 +205,20 @@ unsigned lw_pool_threads(const lw_pool *pool)
 void lw_pool_run(lw_pool *pool, lw_pool_fn *fn, void *context)
 {
     LW_ASSERT(fn != NULL);
-    if (pool->threads > 1) {
-        pool->fn = fn;
-        pool->context = context;
-        atomic_store(&pool->pending.value, pool->threads - 1);
-        atomic_fetch_add(&pool->generation.value, 1);
-        gate_wake(pool, &pool->generation);
+    if (pool->threads == 1) {
+        fn(context, 0, 1);
+        return;
     }
+    pool->fn = fn;
+    pool->context = context;
+    atomic_store(&pool->pending.value, pool->threads - 1);
+    const unsigned generation = atomic_fetch_add(&pool->generation.value, 1) + 1;
+    gate_wake(pool, &pool->generation);
     fn(context, 0, pool->threads);
-    if (pool->threads > 1) gate_wait(pool, &pool->pending, 0, true);
+    for (unsigned part = 1; part < pool->threads; part++) {
+        if (!claim(&pool->workers[part - 1], generation)) continue;
+        fn(context, part, pool->threads);
+        atomic_fetch_sub(&pool->pending.value, 1);
+    }
+    gate_wait(pool, &pool->pending, 0, true);
 }

@@ -1,6 +1,8 @@
-/* A pool of pinned threads that run one function together: part i of n on each, one barrier at the end.
- * Work is split statically by part, so which thread computes what never depends on the clock. Idle threads
- * spin for a bounded time and then sleep. The caller is part 0. Owned and run by one thread.
+/* A pool of pinned threads that run one function together: n parts, one barrier at the end. Work is split
+ * statically by part; part i is thread i's, but one that has not begun its part when the caller is through
+ * with part 0 leaves it to the caller, so that a thread whose CPU is busy with something else holds nobody
+ * up. So no result may depend on the thread, only on the part. Idle threads spin for a bounded time and then
+ * sleep. Owned and run by one thread.
  */
 #ifndef LW_BASE_POOL_H
 #define LW_BASE_POOL_H

@@ -5,6 +5,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <cmocka.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <time.h>
@@ -74,6 +75,31 @@ static uint64_t cpu_ns(void)
     struct timespec t;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static atomic_bool is_held;
+static pthread_t caller;
+
+/* Workers stand still before their first work, as those do whose CPUs are busy with something else. */
+static void hold_workers(void)
+{
+    while (!pthread_equal(pthread_self(), caller) && atomic_load(&is_held)) sched_yield();
+}
+
+static void a_thread_that_is_late_holds_nobody_up(void **state)
+{
+    (void)state;
+    lw_pool *pool;
+    tally t = { .input = 1 };
+    caller = pthread_self();
+    atomic_store(&is_held, true);
+    assert_int_equal(lw_pool_open(3, hold_workers, &pool, NULL), LW_OK);
+    for (int run = 0; run < 100; run++) lw_pool_run(pool, count_run, &t);
+    for (unsigned part = 0; part < 3; part++) assert_int_equal(t.runs[part], 100);
+    atomic_store(&is_held, false);
+    for (int run = 0; run < 100; run++) lw_pool_run(pool, count_run, &t);
+    for (unsigned part = 0; part < 3; part++) assert_int_equal(t.runs[part], 200);
+    lw_pool_close(pool);
 }
 
 static void idle_threads_cost_no_cpu(void **state)
@@ -159,6 +185,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_part_runs_once_a_run),
         cmocka_unit_test(workers_wake_from_sleep),
+        cmocka_unit_test(a_thread_that_is_late_holds_nobody_up),
         cmocka_unit_test(idle_threads_cost_no_cpu),
         cmocka_unit_test(the_caller_sleeps_until_the_last_part),
         cmocka_unit_test(zero_threads_means_the_allowed_cpus),
