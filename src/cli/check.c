@@ -69,9 +69,11 @@ static void judge_flips(const lw_check *check, uint32_t router, json_t *list)
     }
     if (flips.unexplained == 0) return;
     const int32_t row = check->ref.prompts[flips.prompt].rows[flips.row];
-    broken(list, "layer %u: %u rows chose other experts at no near tie; at row %d of p%u the lead is %.3g; the limit "
-           "is %.3g", layer, flips.unexplained, row, flips.prompt, flips.lead_max,
-           LW_CHECK_LEAD_MAX * flips.deviation);
+    broken(
+        list,
+        "layer %u: %u rows chose other experts at no near tie; at row %d of p%u the lead is %.3g; the limit "
+        "is %.3g",
+        layer, flips.unexplained, row, flips.prompt, flips.lead_max, LW_CHECK_LEAD_MAX * flips.deviation);
 }
 
 static void judge_head(const lw_check *check, json_t *list)
@@ -80,10 +82,13 @@ static void judge_head(const lw_check *check, json_t *list)
         broken(list, "draft head: the references have one and the model none");
     }
     if (!check->head.is_there) return;
-    const double ratio = lw_check_draft_ratio(check);
-    if (!(ratio <= LW_CHECK_DRAFT_MAX)) {
-        broken(list, "draft head: distance over the last layer's bf16 gap is %.3f; the limit is %.2f", ratio,
-               LW_CHECK_DRAFT_MAX);
+    for (uint32_t j = 0; j < LW_CHECK_PROMPTS; j++) {
+        const double ratio = lw_check_draft_ratio(check, j);
+        if (ratio <= LW_CHECK_DRAFT_MAX) continue;
+        broken(
+            list,
+            "draft head: distance over the last layer's bf16 gap is %.3f for prompt p%u; the limit is %.2f",
+            ratio, j, LW_CHECK_DRAFT_MAX);
     }
     judge_tops(&check->head.drafts, "draft head", list);
 }

@@ -3,17 +3,19 @@
  *
  * Rules
  * 1. The embedding is bit-equal to the dequantised row rounded to bf16.
- * 2. Per layer, mean distance over mean bf16 gap is at most 1.05 pooled over the stored rows of all prompts, and
- *    at most 1.15 for each prompt of at least LW_CHECK_ROWS_MIN stored rows: of fewer, the ratio of two samples of
- *    rounding noise says nothing, and they count in the pool only. Where rows choose experts it is the ratio of
- *    medians: one row that takes another expert at a near tie, here or in the bf16 run, outweighs all others in
- *    a mean.
- * 3. A row whose experts are not those of the reference must be explained by how near the tie is; see
+ * 2. Per layer, mean distance over mean bf16 gap is at most 1.05 pooled over the stored rows of all prompts,
+ *    and at most 1.15 for each prompt of at least LW_CHECK_ROWS_MIN stored rows: of fewer, the ratio of two
+ *    samples of rounding noise says nothing, and they count in the pool only. Where rows choose experts it is
+ *    the ratio of medians: one row that takes another expert at a near tie, here or in the bf16 run,
+ *    outweighs all others in a mean.
+ * 3. A row whose experts are not the reference's must be explained by how near the tie is; see
  *    lw_check_flips.
- * 4. The top token is the reference's wherever the reference leads by more than 0.1, in the stored rows and along
- *    the greedy continuation.
- * 5. The draft head, run over the prompts: see LW_CHECK_DRAFT_MAX; its drafts are the reference's but for those
- *    that its own logits put 0.1 or less below their best.
+ * 4. The top token is the reference's wherever the reference leads by more than 0.1, in the stored rows and
+ *    along the greedy continuation.
+ * 5. The draft head, run over the prompts, keeps LW_CHECK_DRAFT_MAX for each of them, and drafts the
+ *    reference's token unless its own logits put that 0.1 or less below their best. Where rows choose experts
+ *    the drafts are judged at stored rows with the reference's experts: at another, the head continues
+ *    another row than the reference's.
  */
 #ifndef LW_CLI_CHECK_H
 #define LW_CLI_CHECK_H
@@ -24,13 +26,13 @@
 #define LW_CHECK_POOLED_MAX 1.05
 #define LW_CHECK_PROMPT_MAX 1.15
 #define LW_CHECK_MARGIN 0.1
-/* The head adds a join and one layer to what the last layer's rows carry, whose roundings a bf16 run has summed
- * over all layers: so the head's distance over the last layer's bf16 gap stays near 1. There is no bf16 run of
- * the head to compare with, hence twice that. Halves joined in the wrong order, a token or a hidden row that is
- * one position off give unrelated rows, at a distance near 1 and a ratio of a hundred. */
+/* Of the draft head, distance over the last layer's bf16 gap. The head starts from the last layer's rows and
+ * adds the roundings of a join, a layer and a norm: in a shallow model at most about as much again. Halves
+ * joined in the wrong order and a token or a hidden row that is one position off give unrelated rows: a
+ * distance near 1, a ratio of a hundred. */
 #define LW_CHECK_DRAFT_MAX 2.0
-/* A flipped row may have two scores off, each by as much as the worst of a typical row's scores, and untypical
- * rows are twice as far off. */
+/* A flipped row may have two scores off, each by as much as the worst of a typical row's scores, and
+ * untypical rows are twice as far off. */
 #define LW_CHECK_LEAD_MAX 4.0
 
 enum { LW_CHECK_ROWS_MIN = 8 };
@@ -54,6 +56,7 @@ typedef struct lw_check_head {
     bool is_there;                       /* the model has one, and the references too */
     double *distance[LW_CHECK_PROMPTS];  /* [draft_row_count]; NaN: the row was never seen */
     lw_check_tops drafts;
+    uint32_t unjudged; /* other drafts at rows whose experts are, or may be, others */
 } lw_check_head;
 
 /* What the running forward is to the trace. */
@@ -90,23 +93,25 @@ lw_status lw_check_run(lw_check *check, lw_engine *engine, lw_stream *stream, lw
 /* ||ours - reference|| / ||reference||. */
 double lw_check_distance(const float *ours, const float *reference, size_t count);
 
-/* Distance over gap, means or medians, of a plane (0: the embedding, then layers): of one prompt, or of all rows
- * of all prompts when prompt is LW_CHECK_PROMPTS. NaN if a row was never seen. */
+/* Distance over gap, means or medians, of a plane (0: the embedding, then layers): of one prompt, or of all
+ * rows of all prompts when prompt is LW_CHECK_PROMPTS. NaN if a row was never seen. */
 double lw_check_ratio(const lw_check *check, uint32_t plane, uint32_t prompt);
 /* The same of the draft head's outputs over the last layer's gap. */
-double lw_check_draft_ratio(const lw_check *check);
+double lw_check_draft_ratio(const lw_check *check, uint32_t prompt);
 /* Sorts values; NaN if one of them is. */
 double lw_check_median(double *values, size_t count);
 
 /* ---- experts ---- */
 
 /* Rows of one router whose experts are others than the reference's. The lead of such a row is how far, in the
- * reference, the worst of the experts that only it chose lies above the best that only we chose. It explains the
- * row if it is at most LW_CHECK_LEAD_MAX deviations. */
+ * reference, the worst of the experts that only it chose lies above the best that only we chose. It explains
+ * the row if it is at most LW_CHECK_LEAD_MAX deviations. After a flip a row is another one than the
+ * reference's: flips in later layers follow from it, and only the first is judged. */
 typedef struct lw_check_flips {
-    uint32_t rows, flipped, unexplained;
-    double deviation; /* median over rows of how far our choice scores are off at most; NaN: rows are missing */
-    double lead_max;  /* of the flipped rows */
+    uint32_t rows, flipped, followed, unexplained;
+    double
+        deviation; /* median over rows of how far our choice scores are off at most; NaN: rows are missing */
+    double lead_max;  /* of the flipped rows that do not follow */
     uint32_t prompt, row; /* where that is: an index into the prompt's stored rows */
 } lw_check_flips;
 
@@ -114,6 +119,8 @@ typedef struct lw_check_flips {
 lw_status lw_check_experts_make(lw_check *check, const lw_plan *plan, lw_diag *d) LW_MUST_USE;
 /* Told of each op's output at a stored row; index: among the stored ones. */
 void lw_check_experts_row(lw_check *check, const lw_op *op, uint32_t index, const float *values);
+/* Whether all routers before one chose the reference's experts at a stored row. */
+bool lw_check_is_unflipped(const lw_check *check, uint32_t router_end, uint32_t prompt, uint32_t index);
 lw_check_flips lw_check_flips_of(const lw_check *check, uint32_t router);
 
 /* ---- the verdict ---- */

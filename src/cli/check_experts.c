@@ -55,8 +55,8 @@ lw_status lw_check_experts_make(lw_check *check, const lw_plan *plan, lw_diag *d
     for (uint32_t i = 0; i < count; i++) {
         lw_check_router *router = &check->routers[i];
         if (router->op->p.route.experts != check->ref.experts) {
-            return lw_fail(d, LW_BAD_MODEL, "layer %u has %u experts and its references %u", router->op->layer,
-                           router->op->p.route.experts, check->ref.experts);
+            return lw_fail(d, LW_BAD_MODEL, "layer %u has %u experts and its references %u",
+                           router->op->layer, router->op->p.route.experts, check->ref.experts);
         }
         if (!router_make(check, plan, router)) return lw_fail(d, LW_NO_ROOM, "no memory for a router's rows");
     }
@@ -108,8 +108,8 @@ static void best_of(const float *scores, uint32_t count, uint32_t top, uint32_t 
     }
 }
 
-/* How far the reference puts the experts that only it chose above those that only we chose; -infinity where the
- * sets are equal. */
+/* How far the reference puts the experts that only it chose above those that only we chose; -infinity where
+ * the sets are equal. */
 static double lead_of(const float *scores, const uint32_t *theirs, const uint32_t *ours, uint32_t top)
 {
     double worst = (double)INFINITY, best = -(double)INFINITY;
@@ -166,6 +166,14 @@ static double deviation_median(const lw_check *check, uint32_t router)
     return lw_check_median(check->sorted, count);
 }
 
+bool lw_check_is_unflipped(const lw_check *check, uint32_t router_end, uint32_t prompt, uint32_t index)
+{
+    for (uint32_t i = 0; i < router_end; i++) {
+        if (row_lead(check, i, prompt, index) != -(double)INFINITY) return false;
+    }
+    return true;
+}
+
 lw_check_flips lw_check_flips_of(const lw_check *check, uint32_t router)
 {
     lw_check_flips flips = { .deviation = deviation_median(check, router), .lead_max = -(double)INFINITY };
@@ -175,6 +183,10 @@ lw_check_flips lw_check_flips_of(const lw_check *check, uint32_t router)
             flips.rows++;
             if (lead == -(double)INFINITY) continue;
             flips.flipped++;
+            if (!lw_check_is_unflipped(check, router, j, i)) {
+                flips.followed++;
+                continue;
+            }
             flips.unexplained += !(lead <= LW_CHECK_LEAD_MAX * flips.deviation);
             if (lead <= flips.lead_max) continue;
             flips.lead_max = lead;

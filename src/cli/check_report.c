@@ -18,6 +18,15 @@ static double logit_distance_mean(const lw_check *check)
     return check->logit_distance_sum / (double)check->logit_rows;
 }
 
+typedef double ratio_fn(const lw_check *check, uint32_t plane, uint32_t prompt);
+
+/* The draft head's, which has no planes. */
+static double draft_ratio(const lw_check *check, uint32_t plane, uint32_t prompt)
+{
+    (void)plane;
+    return lw_check_draft_ratio(check, prompt);
+}
+
 /* ---- JSON ---- */
 
 static json_t *tops_object(const lw_check_tops *tops)
@@ -26,17 +35,23 @@ static json_t *tops_object(const lw_check_tops *tops)
                      (int)tops->wrong);
 }
 
+static json_t *ratios_object(const lw_check *check, ratio_fn *ratio, uint32_t plane)
+{
+    json_t *prompts = json_array();
+    for (uint32_t j = 0; j < LW_CHECK_PROMPTS; j++) {
+        json_array_append_new(prompts, real_or_null(ratio(check, plane, j)));
+    }
+    return json_pack("{s:o, s:o}", "pooled", real_or_null(ratio(check, plane, LW_CHECK_PROMPTS)), "prompts",
+                     prompts);
+}
+
 static json_t *layers_list(const lw_check *check)
 {
     json_t *layers = json_array();
     for (uint32_t plane = 1; plane <= check->ref.layer_count; plane++) {
-        json_t *prompts = json_array();
-        for (uint32_t j = 0; j < LW_CHECK_PROMPTS; j++) {
-            json_array_append_new(prompts, real_or_null(lw_check_ratio(check, plane, j)));
-        }
-        json_t *pooled = real_or_null(lw_check_ratio(check, plane, LW_CHECK_PROMPTS));
-        json_array_append_new(layers, json_pack("{s:i, s:o, s:o}", "layer", (int)plane - 1, "pooled", pooled,
-                                                "prompts", prompts));
+        json_t *layer = ratios_object(check, lw_check_ratio, plane);
+        json_object_set_new(layer, "layer", json_integer(plane - 1));
+        json_array_append_new(layers, layer);
     }
     return layers;
 }
@@ -49,8 +64,9 @@ static json_t *experts_list(const lw_check *check)
     for (uint32_t i = 0; i < check->router_count; i++) {
         const lw_check_flips flips = lw_check_flips_of(check, i);
         json_array_append_new(
-            list, json_pack("{s:i, s:i, s:i, s:i, s:o, s:o}", "layer", (int)check->routers[i].op->layer, "rows",
-                            (int)flips.rows, "flipped", (int)flips.flipped, "unexplained",
+            list, json_pack("{s:i, s:i, s:i, s:i, s:i, s:o, s:o}", "layer",
+                            (int)check->routers[i].op->layer, "rows", (int)flips.rows, "flipped",
+                            (int)flips.flipped, "followed", (int)flips.followed, "unexplained",
                             (int)flips.unexplained, "lead_max", real_or_null(flips.lead_max), "deviation",
                             real_or_null(flips.deviation)));
     }
@@ -61,8 +77,10 @@ static json_t *experts_list(const lw_check *check)
 static json_t *head_object(const lw_check *check)
 {
     if (!check->head.is_there) return json_null();
-    return json_pack("{s:o, s:o}", "ratio", real_or_null(lw_check_draft_ratio(check)), "drafts",
-                     tops_object(&check->head.drafts));
+    json_t *head = ratios_object(check, draft_ratio, 0);
+    json_object_set_new(head, "drafts", tops_object(&check->head.drafts));
+    json_object_set_new(head, "unjudged", json_integer(check->head.unjudged));
+    return head;
 }
 
 json_t *lw_check_object(const lw_check *check, json_t *failures)
@@ -86,6 +104,13 @@ static void print_tops(const char *what, const lw_check_tops *tops)
            tops->near_ties, tops->wrong);
 }
 
+static void print_ratios(const lw_check *check, ratio_fn *ratio, uint32_t plane)
+{
+    printf(" %8.3f", ratio(check, plane, LW_CHECK_PROMPTS));
+    for (uint32_t j = 0; j < LW_CHECK_PROMPTS; j++) printf(" %8.3f", ratio(check, plane, j));
+    printf("\n");
+}
+
 static void print_layers(const lw_check *check)
 {
     printf("%s of the distance from double precision over that of a bf16 run\n%-9s %8s",
@@ -93,9 +118,12 @@ static void print_layers(const lw_check *check)
     for (uint32_t j = 0; j < LW_CHECK_PROMPTS; j++) printf("       p%u", j);
     printf("\n%-9s %s\n", "embedding", check->embed_rows_wrong == 0 ? "bit-equal" : "differs");
     for (uint32_t plane = 1; plane <= check->ref.layer_count; plane++) {
-        printf("%-9u %8.3f", plane - 1, lw_check_ratio(check, plane, LW_CHECK_PROMPTS));
-        for (uint32_t j = 0; j < LW_CHECK_PROMPTS; j++) printf(" %8.3f", lw_check_ratio(check, plane, j));
-        printf("\n");
+        printf("%-9u", plane - 1);
+        print_ratios(check, lw_check_ratio, plane);
+    }
+    if (check->head.is_there) {
+        printf("%-9s", "draft");
+        print_ratios(check, draft_ratio, 0);
     }
     for (uint32_t j = 0; j < LW_CHECK_PROMPTS; j++) {
         const uint32_t rows = check->ref.prompts[j].row_count;
@@ -116,7 +144,9 @@ static void print_experts(const lw_check *check)
         printf("experts of layer %u: %u of %u rows chose others", check->routers[i].op->layer, flips.flipped,
                flips.rows);
         if (flips.flipped > 0) {
-            printf(", %u unexplained; largest lead %.3g, scores are off by %.3g", flips.unexplained,
+            printf(": %u at near ties, %u after such a one, %u unexplained; largest lead %.3g, scores are "
+                   "off by %.3g",
+                   flips.flipped - flips.followed - flips.unexplained, flips.followed, flips.unexplained,
                    flips.lead_max, flips.deviation);
         }
         printf("\n");
@@ -126,8 +156,10 @@ static void print_experts(const lw_check *check)
 static void print_head(const lw_check *check)
 {
     if (!check->head.is_there) return;
-    printf("draft head: distance over the last layer's bf16 gap %.3f\n", lw_check_draft_ratio(check));
-    print_tops("draft head's drafts", &check->head.drafts);
+    printf("draft: the draft head's outputs, over the last layer's bf16 gap\n");
+    print_tops("drafts", &check->head.drafts);
+    if (check->head.unjudged == 0) return;
+    printf("%u other drafts at rows that took other experts, or may have\n", check->head.unjudged);
 }
 
 void lw_check_print(const lw_check *check, const json_t *failures)

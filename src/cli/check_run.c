@@ -43,11 +43,21 @@ static double typical(const lw_check *check, size_t count)
     return sum / (double)count;
 }
 
-/* Of the rows of prompts [begin, end) at a plane. */
-static double typical_gap(const lw_check *check, uint32_t plane, uint32_t begin, uint32_t end)
+/* Half open: one prompt, or all of them. */
+typedef struct prompts {
+    uint32_t begin, end;
+} prompts;
+
+static prompts prompts_of(uint32_t prompt)
+{
+    if (prompt < LW_CHECK_PROMPTS) return (prompts){ prompt, prompt + 1 };
+    return (prompts){ 0, LW_CHECK_PROMPTS };
+}
+
+static double typical_gap(const lw_check *check, uint32_t plane, prompts in)
 {
     size_t count = 0;
-    for (uint32_t j = begin; j < end; j++) {
+    for (uint32_t j = in.begin; j < in.end; j++) {
         const lw_check_prompt *p = &check->ref.prompts[j];
         const float *gap = p->gap + (size_t)plane * p->row_count;
         for (uint32_t i = 0; i < p->row_count; i++) check->sorted[count++] = (double)gap[i];
@@ -57,27 +67,27 @@ static double typical_gap(const lw_check *check, uint32_t plane, uint32_t begin,
 
 double lw_check_ratio(const lw_check *check, uint32_t plane, uint32_t prompt)
 {
-    const uint32_t begin = prompt < LW_CHECK_PROMPTS ? prompt : 0;
-    const uint32_t end = prompt < LW_CHECK_PROMPTS ? prompt + 1 : LW_CHECK_PROMPTS;
+    const prompts in = prompts_of(prompt);
     size_t count = 0;
-    for (uint32_t j = begin; j < end; j++) {
+    for (uint32_t j = in.begin; j < in.end; j++) {
         const uint32_t rows = check->ref.prompts[j].row_count;
         const double *distance = check->distance[j] + (size_t)plane * rows;
         for (uint32_t i = 0; i < rows; i++) check->sorted[count++] = distance[i];
     }
     const double distance = typical(check, count);
-    return distance / typical_gap(check, plane, begin, end);
+    return distance / typical_gap(check, plane, in);
 }
 
-double lw_check_draft_ratio(const lw_check *check)
+double lw_check_draft_ratio(const lw_check *check, uint32_t prompt)
 {
+    const prompts in = prompts_of(prompt);
     size_t count = 0;
-    for (uint32_t j = 0; j < LW_CHECK_PROMPTS; j++) {
+    for (uint32_t j = in.begin; j < in.end; j++) {
         const uint32_t rows = check->ref.prompts[j].draft_row_count;
         for (uint32_t i = 0; i < rows; i++) check->sorted[count++] = check->head.distance[j][i];
     }
     const double distance = typical(check, count);
-    return distance / typical_gap(check, check->ref.layer_count, 0, LW_CHECK_PROMPTS);
+    return distance / typical_gap(check, check->ref.layer_count, in);
 }
 
 static double *distances_take(lw_check *check, size_t count)
@@ -259,6 +269,16 @@ static lw_status read_rows(lw_check *check, lw_stream *stream, uint32_t count, l
     return LW_OK;
 }
 
+/* Whether a position's row is known to have the reference's experts, or needs none. */
+static bool has_their_experts(const lw_check *check, uint32_t position)
+{
+    uint32_t index;
+    if (!check->has_experts) return true;
+    return check->router_count > 0 &&
+           stored_row(&check->ref.prompts[check->prompt], position, &index) &&
+           lw_check_is_unflipped(check, check->router_count, check->prompt, index);
+}
+
 /* The same for the head: the lead of another draft is ours over the reference's. */
 static lw_status read_drafts(lw_check *check, lw_stream *stream, uint32_t count, lw_diag *d)
 {
@@ -270,7 +290,9 @@ static lw_status read_drafts(lw_check *check, lw_stream *stream, uint32_t count,
         const lw_status status = lw_stream_logits(stream, i, &logits, d);
         if (status != LW_OK) return status;
         const uint32_t top = top_of(logits, check->ref.vocab), theirs = (uint32_t)p->drafts[row];
-        tops_count(&check->head.drafts, top == theirs, (double)logits[top] - (double)logits[theirs]);
+        const double lead = (double)logits[top] - (double)logits[theirs];
+        if (!(lead <= LW_CHECK_MARGIN) && !has_their_experts(check, row)) check->head.unjudged++;
+        else tops_count(&check->head.drafts, top == theirs, lead);
     }
     return LW_OK;
 }
