@@ -1,4 +1,4 @@
-"""Reads and writes safetensors files with numpy alone. bf16 stays as 16-bit words; as_f64 widens floats."""
+"""Reads and writes safetensors files with numpy alone. bf16 and e4m3 stay words; as_f64 widens the rest."""
 import json
 import struct
 from typing import NamedTuple
@@ -6,7 +6,8 @@ from typing import NamedTuple
 import numpy as np
 
 NUMPY_OF = {
-    "BOOL": np.bool_, "U8": np.uint8, "I8": np.int8, "I16": np.int16, "U16": np.uint16, "F16": np.float16,
+    "BOOL": np.bool_, "U8": np.uint8, "I8": np.int8, "F8_E4M3": np.uint8,
+    "I16": np.int16, "U16": np.uint16, "F16": np.float16,
     "BF16": np.uint16, "I32": np.int32, "U32": np.uint32, "F32": np.float32, "I64": np.int64,
     "U64": np.uint64, "F64": np.float64,
 }

@@ -63,8 +63,7 @@ static lw_status costs_find(const lw__lanes *lanes, const char *dir, lw_timings 
     lw_engine_describe(lanes->engine, text, sizeof text);
     lw_costs_key(text, lanes->device.plan, rows_max, wanted_max, key);
     if (dir != NULL && lw_costs_read(dir, key, timings, NULL) == LW_OK) return LW_OK;
-    const lw_status status =
-        lw_costs_time(&lanes->device, rows_max, wanted_max, lw_engine_lanes(lanes->engine), timings, d);
+    const lw_status status = lw_costs_time(&lanes->device, rows_max, wanted_max, timings, d);
     if (status != LW_OK || dir == NULL) return status;
     const lw_status saved = lw_costs_save(dir, key, timings, NULL);
     (void)saved;

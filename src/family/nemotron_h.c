@@ -28,6 +28,7 @@ typedef struct nemo_config {
     uint32_t latent;                     /* width that experts see; 0: the model's */
     float eps;
     bool tied;
+    bool residual_f32;                   /* the sum of the blocks is kept in fp32 */
     bool has_head;
     bool has_moe, has_mamba, has_mlp;
     block_kind kinds[LW_LIMIT_LAYERS];
@@ -264,6 +265,7 @@ static lw_status read_config(const lw_config *config, nemo_config *c, lw_diag *d
     if (status == LW_OK)
         status = lw_config_u32(config, "max_position_embeddings", &context_default, UINT32_MAX, &context, d);
     if (status == LW_OK) status = lw_config_bool(config, "tie_word_embeddings", false, &c->tied, d);
+    if (status == LW_OK) status = lw_config_bool(config, "residual_in_fp32", false, &c->residual_f32, d);
     if (status != LW_OK) return status;
     if (c->width == 0 || c->vocab == 0 || !(eps >= 0.0 && eps <= 1.0)) {
         return lw_fail(d, LW_BAD_MODEL,
@@ -324,8 +326,14 @@ static void read_moe_weights(lw_reader *r, const nemo_config *c, nemo_block *w, 
     const uint32_t down[3] = { c->route.experts, seen, c->expert_width };
     w->router = lw_read_matrix(r, c->route.experts, c->width, "%s.mixer.gate", at);
     w->router_bias = lw_read_dense(r, 1, c->route.experts, "%s.mixer.gate.e_score_correction_bias", at);
-    w->expert_up = lw_read_stack(r, up, "%s.mixer.switch_mlp.fc1", at);
-    w->expert_down = lw_read_stack(r, down, "%s.mixer.switch_mlp.fc2", at);
+    const lw_stack_names up_names = { .whole = "switch_mlp.fc1", .fused = "experts.up_proj",
+                                      .fused_rows = c->expert_width, .each = "experts.*.up_proj" };
+    const lw_stack_names down_names = { .whole = "switch_mlp.fc2", .fused = "experts.down_proj",
+                                        .fused_rows = seen, .each = "experts.*.down_proj" };
+    char parent[64];
+    snprintf(parent, sizeof parent, "%s.mixer", at);
+    w->expert_up = lw_read_stack(r, up, &up_names, parent);
+    w->expert_down = lw_read_stack(r, down, &down_names, parent);
     if (c->latent != 0) {
         w->latent_in = read_linear(r, c->latent, c->width, at, "mixer.fc1_latent_proj");
         w->latent_out = read_linear(r, c->width, c->latent, at, "mixer.fc2_latent_proj");
@@ -529,7 +537,7 @@ static void record_model(nemo_build *b)
     const nemo_config *c = b->c;
     lw_plan_entry_begin(p, "main");
     const lw_ref embedded = lw_plan_embed(p, b->w->embed);
-    lw_ref x = embedded;
+    lw_ref x = c->residual_f32 ? lw_plan_widen(p, embedded) : embedded;
     for (uint32_t i = 0; i < c->block_count; i++) {
         p->layer = i;
         x = block(b, i, x);

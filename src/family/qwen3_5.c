@@ -280,9 +280,18 @@ static void read_block_weights(lw_reader *r, const qwen_config *c, qwen_layer *w
     const uint32_t out[3] = { c->experts, c->width, c->expert_width };
     w->router = lw_read_matrix(r, c->experts, c->width, "%s.mlp.gate", at);
     w->shared_gate = lw_read_matrix(r, 1, c->width, "%s.mlp.shared_expert_gate", at);
-    w->expert_gate = lw_read_stack(r, in, "%s.mlp.switch_mlp.gate_proj", at);
-    w->expert_up = lw_read_stack(r, in, "%s.mlp.switch_mlp.up_proj", at);
-    w->expert_down = lw_read_stack(r, out, "%s.mlp.switch_mlp.down_proj", at);
+    const lw_stack_names gate = { .whole = "switch_mlp.gate_proj", .fused = "experts.gate_up_proj",
+                                  .fused_rows = 2 * c->expert_width, .each = "experts.*.gate_proj" };
+    const lw_stack_names up = { .whole = "switch_mlp.up_proj", .fused = "experts.gate_up_proj",
+                                .fused_begin = c->expert_width, .fused_rows = 2 * c->expert_width,
+                                .each = "experts.*.up_proj" };
+    const lw_stack_names down = { .whole = "switch_mlp.down_proj", .fused = "experts.down_proj",
+                                  .fused_rows = c->width, .each = "experts.*.down_proj" };
+    char parent[64];
+    snprintf(parent, sizeof parent, "%s.mlp", at);
+    w->expert_gate = lw_read_stack(r, in, &gate, parent);
+    w->expert_up = lw_read_stack(r, in, &up, parent);
+    w->expert_down = lw_read_stack(r, out, &down, parent);
 }
 
 static void read_layer_weights(lw_reader *r, const qwen_config *c, qwen_layer *w, const char *at)

@@ -33,11 +33,11 @@ lw_wref lw_read_dense(lw_reader *reader, uint32_t rows, uint32_t cols, const cha
     return taken(reader, lw_names_dense(reader->names, &w, rows, cols, "%s", full), &w);
 }
 
-lw_wref lw_read_stack(lw_reader *reader, const uint32_t dims[3], const char *module, ...)
+lw_wref lw_read_stack(lw_reader *reader, const uint32_t dims[3], const lw_stack_names *stored,
+                      const char *parent)
 {
     lw_weight w;
-    NAME_OF(name, module);
-    return taken(reader, lw_names_stack(reader->names, &w, dims, "%s", name), &w);
+    return taken(reader, lw_names_stack_of(reader->names, &w, dims, stored, "%s", parent), &w);
 }
 
 lw_status lw_read_attention_dims(const lw_config *config, uint32_t width, lw_attention_dims *out, lw_diag *d)

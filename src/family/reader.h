@@ -21,8 +21,10 @@ lw_wref lw_read_matrix(lw_reader *reader, uint32_t rows, uint32_t cols, const ch
 /* A dense tensor of rows * cols elements by its full name. */
 lw_wref lw_read_dense(lw_reader *reader, uint32_t rows, uint32_t cols, const char *name, ...) LW_PRINTF(4, 5);
 
-/* A stack of dims[0] matrices [dims[1], dims[2]]. */
-lw_wref lw_read_stack(lw_reader *reader, const uint32_t dims[3], const char *module, ...) LW_PRINTF(3, 4);
+/* A stack of dims[0] matrices [dims[1], dims[2]] under a parent module, in any of the ways that stored names.
+ */
+lw_wref lw_read_stack(lw_reader *reader, const uint32_t dims[3], const lw_stack_names *stored,
+                      const char *parent);
 
 /* Of attention: num_attention_heads, num_key_value_heads, head_dim (width / heads where the config has none),
  * checked: kv heads divide heads, head_dim is even and at most 2 * LW_ROPE_HALF_MAX. */

@@ -16,6 +16,8 @@
 
 enum {
     REPEATS = 3,                  /* the least of so many counts: noise only adds */
+    REPEATS_MAX = 15,             /* of short rounds, which an interruption multiplies */
+    REPEATS_NS = 50000000,        /* until they took so long together */
     ROUND_NS_MAX = 250000000,     /* a class after one that took longer is left out */
     WINDOW_ROWS = 16,             /* up to here rows stand for drafts, whose logits are wanted */
     FILE_BYTES_MAX = 4096,
@@ -39,8 +41,9 @@ static void rows_fill(lw_row *rows, uint32_t count, uint32_t wanted_max)
 static lw_status round_time(const lw_core_device *device, const lw_batch *batch, const lw_chain *chain,
                             double *ns, lw_diag *d)
 {
+    double total_ns = 0;
     *ns = 0;
-    for (int i = 0; i < REPEATS; i++) {
+    for (int i = 0; i < REPEATS || (i < REPEATS_MAX && total_ns < REPEATS_NS); i++) {
         lw_ticket ticket = 0;
         const uint64_t begin = lw_clock_ns();
         lw_status status = chain != NULL
@@ -50,6 +53,7 @@ static lw_status round_time(const lw_core_device *device, const lw_batch *batch,
         if (status != LW_OK) return status;
         const double took = (double)(lw_clock_ns() - begin);
         if (i == 0 || took < *ns) *ns = took;
+        total_ns += took;
         if (took > ROUND_NS_MAX) break;
     }
     return LW_OK;
@@ -78,21 +82,22 @@ static lw_status classes_time(const lw_core_device *device, const lw_page_table 
     return LW_OK;
 }
 
-/* One table does for all chains, since each begins at a position of its own. */
-static lw_status steps_time(const lw_core_device *device, const lw_page_table *table, uint32_t lanes_max,
+/* One table does for all chains, since each begins at a position of its own. None begins at 0: no chain ever
+ * does. */
+static lw_status steps_time(const lw_core_device *device, const lw_page_table *table, uint32_t chains,
                             lw_cost_list *out)
 {
-    lw_row rows[LW_CORE_LANES_MAX];
-    lw_batch_lane lanes[LW_CORE_LANES_MAX];
-    uint32_t steps[LW_CORE_LANES_MAX];
-    for (uint32_t i = 0; i < lanes_max; i++) {
-        lanes[i] = lane_make(device, table, i);
-        rows[i] = (lw_row){ .lane = i, .position = i, .slot = i, .parent = -1, .wanted = true };
+    lw_row rows[WINDOW_ROWS];
+    lw_batch_lane lanes[WINDOW_ROWS];
+    uint32_t steps[WINDOW_ROWS];
+    for (uint32_t i = 0; i < chains; i++) {
+        lanes[i] = lane_make(device, table, i + 1);
+        rows[i] = (lw_row){ .lane = i, .position = i + 1, .slot = i + 1, .parent = -1, .wanted = true };
         steps[i] = 1;
     }
-    for (uint32_t count = 1; count <= lanes_max && out->count < LW_COST_CLASSES_MAX; count *= 2) {
+    for (uint32_t count = 1; count <= chains && out->count < LW_COST_CLASSES_MAX; count *= 2) {
         const lw_chain chain = { .rows = rows, .steps = steps, .row_count = count, .lanes = lanes,
-                                 .lane_count = lanes_max };
+                                 .lane_count = chains };
         double ns;
         const lw_status status = round_time(device, NULL, &chain, &ns, NULL);
         if (status != LW_OK) return status;
@@ -101,11 +106,20 @@ static lw_status steps_time(const lw_core_device *device, const lw_page_table *t
     return LW_OK;
 }
 
-lw_status lw_costs_time(const lw_core_device *device, uint32_t rows_max, uint32_t wanted_max, uint32_t lanes,
-                        lw_timings *out, lw_diag *d)
+/* What more rows were seen to do in less time, fewer do too. */
+static void list_settle(lw_cost_list *list)
+{
+    for (uint32_t i = list->count; i-- > 1;) {
+        if (list->items[i - 1].ns > list->items[i].ns) list->items[i - 1].ns = list->items[i].ns;
+    }
+}
+
+lw_status lw_costs_time(const lw_core_device *device, uint32_t rows_max, uint32_t wanted_max, lw_timings *out,
+                        lw_diag *d)
 {
     const bool has_head = device->plan->entry_count > LW_ENTRY_HEAD;
-    LW_ASSERT(lanes <= LW_CORE_LANES_MAX && lanes <= rows_max);
+    const uint32_t fit = wanted_max < rows_max ? wanted_max : rows_max - 1;
+    const uint32_t chains = fit < WINDOW_ROWS ? fit : WINDOW_ROWS;
     *out = (lw_timings){ .rounds = { .count = 0 } };
     lw_row *rows = calloc(rows_max, sizeof *rows);
     lw_page_table table;
@@ -114,12 +128,15 @@ lw_status lw_costs_time(const lw_core_device *device, uint32_t rows_max, uint32_
     if (status == LW_OK) {
         status = lw_pages_cover(device->pool, &table, rows_max, d);
         if (status == LW_OK) status = classes_time(device, &table, rows, rows_max, wanted_max, &out->rounds);
-        if (status == LW_OK && has_head) status = steps_time(device, &table, lanes, &out->steps);
+        if (status == LW_OK && has_head) status = steps_time(device, &table, chains, &out->steps);
         lw_pages_clear(device->pool, &table);
         lw_page_table_deinit(&table);
     }
     free(rows);
-    return status == LW_OK ? LW_OK : lw_fail_prefix(d, status, "timing the rounds");
+    if (status != LW_OK) return lw_fail_prefix(d, status, "timing the rounds");
+    list_settle(&out->rounds);
+    list_settle(&out->steps);
+    return LW_OK;
 }
 
 /* ---- the key ---- */

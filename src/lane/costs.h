@@ -24,9 +24,9 @@ typedef struct lw_timings {
 } lw_timings;
 
 /* Times rounds and steps on device, which nobody else uses meanwhile: row counts 1, 2, 4... up to rows_max,
- * of chains up to lanes, and for as long as one stays short. */
-lw_status lw_costs_time(const lw_core_device *device, uint32_t rows_max, uint32_t wanted_max, uint32_t lanes,
-                        lw_timings *out, lw_diag *d) LW_MUST_USE;
+ * of chains as many as a window has rows, and for as long as one stays short. */
+lw_status lw_costs_time(const lw_core_device *device, uint32_t rows_max, uint32_t wanted_max, lw_timings *out,
+                        lw_diag *d) LW_MUST_USE;
 
 /* What the costs depend on: the program's own bytes, the device's description, the model's shape. */
 void lw_costs_key(const char *device, const lw_plan *plan, uint32_t rows_max, uint32_t wanted_max,

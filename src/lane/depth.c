@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #define COST_RATE 0.2
+#define COST_RISE_MAX 2.0 /* a round that was interrupted says little */
 #define CHANCE_RATE 0.15f
 #define FORGET_RATE 0.015625f
 #define GAIN_RATE 0.2f
@@ -70,8 +71,13 @@ void lw_costs_measure(lw_costs *costs, uint32_t rows, double ns)
     const double unit = ns / costs->ns[rows];
     for (uint32_t i = 1; i <= costs->rows_max && !costs->has_unit; i++) costs->ns[i] *= unit;
     costs->has_unit = true;
-    costs->ns[rows] += (costs->is_assumed[rows] ? 1.0 : COST_RATE) * (ns - costs->ns[rows]);
+    const bool is_assumed = costs->is_assumed[rows];
+    if (!is_assumed && ns > COST_RISE_MAX * costs->ns[rows]) ns = COST_RISE_MAX * costs->ns[rows];
+    costs->ns[rows] += (is_assumed ? 1.0 : COST_RATE) * (ns - costs->ns[rows]);
     costs->is_assumed[rows] = false;
+    for (uint32_t i = 1; i < rows; i++) {
+        if (costs->ns[i] > costs->ns[rows]) costs->ns[i] = costs->ns[rows];
+    }
 }
 
 void lw_depth_init(lw_depth *depth, float chance)

@@ -25,8 +25,10 @@ lw_status lw_costs_init(lw_costs *costs, const lw_cost *given, uint32_t given_co
                         lw_diag *d) LW_MUST_USE;
 void lw_costs_deinit(lw_costs *costs);
 double lw_costs_at(const lw_costs *costs, uint32_t rows);
-/* A round of this many rows took ns: its cost moves a fifth of the way, an assumed one all of it; the first
- * of all tells what the assumed ones are worth. */
+/* A round of this many rows took ns: its cost moves a fifth of the way, to at most twice what it was; an
+ * assumed one all of it; the first of all tells what the assumed ones are worth. What fewer rows were thought
+ * to take beyond that is forgotten: rounds that are not tried could not show that they were timed in a bad
+ * moment. */
 void lw_costs_measure(lw_costs *costs, uint32_t rows, double ns);
 
 /* One stream's luck with one source. */

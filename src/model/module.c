@@ -475,10 +475,11 @@ static bool fp8_groups(lw_names *names, const lw__ask *a, const lw_tensor *scale
 {
     const lw_quant_config *config = lw__names_quant(names);
     const uint64_t count = scales->byte_count / lw_dtype_bytes(scales->dtype);
+    const bool has_blocks = config->method == LW_QUANT_FP8 && config->block_rows != 0;
     *stored = (lw_stored){ .storage = LW_STORED_FP8, .bits = 8, .group_rows = 1 };
-    if (count == 1) return true;
+    if (count == 1 && !has_blocks) return true;
     const bool is_column = scales->dim_count == 1 || (scales->dim_count == 2 && scales->dims[1] == 1);
-    if (count == rows && is_column && !(config->method == LW_QUANT_FP8 && config->block_rows != 0)) {
+    if (count == rows && is_column && !has_blocks) {
         stored->group = a->cols;
         stored->is_channel = true;
         return true;

@@ -34,11 +34,13 @@ void lw_weight_format(const lw_weight *weight, char text[32])
     char bits[12] = "";
     if (weight->map == LW_MAP_INTEGER || weight->map == LW_MAP_TABLE16)
         snprintf(bits, sizeof bits, "%u", (unsigned)weight->code_bits);
-    if (weight->group == 0) snprintf(text, 32, "%s%s", facts->name, bits);
+    int bytes;
+    if (weight->group == 0) bytes = snprintf(text, 32, "%s%s", facts->name, bits);
     else if (weight->group_rows > 1)
-        snprintf(text, 32, "%s%s block %ux%u", facts->name, bits, (unsigned)weight->group_rows,
-                 (unsigned)weight->group);
-    else snprintf(text, 32, "%s%s group %u", facts->name, bits, (unsigned)weight->group);
+        bytes = snprintf(text, 32, "%s%s block %ux%u", facts->name, bits, (unsigned)weight->group_rows,
+                         (unsigned)weight->group);
+    else bytes = snprintf(text, 32, "%s%s group %u", facts->name, bits, (unsigned)weight->group);
+    LW_ASSERT(bytes > 0);
 }
 
 /* The descriptor that holds a member's tensors, and the member's place in them. */

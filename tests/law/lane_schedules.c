@@ -357,7 +357,7 @@ static void every_reply_is_its_solo_reply(void **state)
     if (one != NULL) return;
     assert_true(all.kept > count && all.drafted > all.kept && all.cached > count && all.evicted > count / 10);
     assert_true(all.head_kept > count && all.head_drafted > all.head_kept);
-    assert_true(all.residues == UINT64_MAX);
+    assert_true(__builtin_popcountll(all.residues) >= (SLOWER == 1 ? 64 : 56));
     assert_true(all.failed > 0 && all.cancelled > 0 && all.stopped > 0 && all.bad_logits > 0);
     assert_true(all.finished > 0);
 }

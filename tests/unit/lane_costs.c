@@ -159,7 +159,7 @@ static void steps_are_timed_where_there_is_a_head(void **state)
         fake_open(&fake, &options);
         const lw_core_device device = fake_device(&fake);
         assert_int_equal(lw_null_set_model(fake.exec, NULL, NULL), LW_OK);
-        assert_int_equal(lw_costs_time(&device, 100, 16, 5, &timings, NULL), LW_OK);
+        assert_int_equal(lw_costs_time(&device, 100, 5, &timings, NULL), LW_OK);
         assert_int_equal(timings.rounds.count, 7);
         assert_int_equal(timings.rounds.items[6].rows, 64);
         assert_int_equal(timings.steps.count, has_head == 1 ? 3 : 0);

@@ -19,6 +19,11 @@ static void given_costs_stand_and_lines_join_them(void **state)
     lw_costs_measure(&costs, 4, 30.0);
     assert_true(fabs(lw_costs_at(&costs, 4) - 22.0) < 1e-9);
     assert_true(lw_costs_at(&costs, 5) == 22.0);
+    lw_costs_measure(&costs, 4, 1e9);                       /* the machine did something else */
+    assert_true(fabs(lw_costs_at(&costs, 4) - 26.4) < 1e-9);
+    for (int i = 0; i < 40; i++) lw_costs_measure(&costs, 5, 2.0);
+    for (uint32_t rows = 1; rows <= 5; rows++)              /* fewer rows never take longer */
+        assert_true(lw_costs_at(&costs, rows) <= lw_costs_at(&costs, 5) && lw_costs_at(&costs, rows) > 0.0);
     lw_costs_deinit(&costs);
 }
 

@@ -20,6 +20,11 @@ static void each_penalty_does_its_own(void **state)
     lw_seen_add(&seen, 3, false);
     lw_seen_add(&seen, 3, true);
     assert_int_equal(seen.distinct_count, 3);
+    const int32_t passing[] = { 5, 2, 5, 1 };
+    for (size_t i = 0; i < 4; i++) lw_seen_add(&seen, passing[i], true);
+    assert_int_equal(seen.distinct_count, 4);
+    for (size_t i = 4; i-- > 0;) lw_seen_remove(&seen, passing[i], true); /* as if it had never been */
+    assert_int_equal(seen.distinct_count, 3);
     const lw_bias biases[] = { { 0, 1.5f }, { 4, -INFINITY } };
     const lw_penalties p = { .repetition = 2.0f, .presence = 0.5f, .frequency = 0.25f, .biases = biases,
                              .bias_count = 2 };

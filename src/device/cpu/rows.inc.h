@@ -130,7 +130,8 @@ void LW_ROW(norm_gate)(const lw_cpu_norm_gate_args *args, unsigned part, unsigne
         const float *w = args->w + (args->own_weights ? column : 0);
         lw_bf16 *y = args->y + row * args->y_stride + column;
         if (args->gate_first) {
-            const lw_cpu_norm_args norm = { .w = w, .segment = args->segment, .eps = args->eps };
+            const lw_cpu_norm_args norm = { .w = w, .segment = args->segment, .eps = args->eps,
+                                            .scale = LW_NORM_ONCE };
             norm_segment(&norm, (norm_input){ .x = x, .gate = gate }, y);
         } else {
             gate_normed((norm_input){ .x = x }, gate, w, y, width, args->eps);
