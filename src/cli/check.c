@@ -66,6 +66,7 @@ static void judge_flips(const lw_check *check, uint32_t router, json_t *list)
     const uint32_t layer = check->routers[router].op->layer;
     if (isnan(flips.deviation)) {
         broken(list, "layer %u: rows whose experts have no score, or were never traced", layer);
+        return;
     }
     if (flips.unexplained == 0) return;
     const int32_t row = check->ref.prompts[flips.prompt].rows[flips.row];

@@ -131,6 +131,62 @@ def test_sees_a_changed_reference(control, tmp_path):
     assert_breaks(folder, rule)
 
 
+def without(name):
+    def change(tensors):
+        del tensors[name]
+    return change
+
+
+def cut(name, axis):
+    """A tensor with its last entry along an axis left out."""
+    def change(tensors):
+        tensors[name] = np.delete(tensors[name], -1, axis=axis)
+    return change
+
+
+def all_cut(part, axis):
+    def change(tensors):
+        for j in range(3):
+            cut(f"p{j}.{part}", axis)(tensors)
+    return change
+
+
+def out_of_vocabulary(tensors):
+    tensors["p1.mtp_draft"][3] = 1 << 30
+
+
+MISFITS = {
+    "a prompt without choice": (without("p1.choice"), "the tensors of p1 do not fit"),
+    "the first prompt without choice": (without("p0.choice"), "the tensors of p1 do not fit"),
+    "choice of fewer rows": (cut("p2.choice", 1), "the tensors of p2 do not fit"),
+    "choice of fewer blocks": (all_cut("choice", 0), "the model has 4 blocks with experts and its references 3"),
+    "choice of fewer experts": (all_cut("choice", 2), "layer 1 has 16 experts and its references 15"),
+    "a prompt without drafts": (without("p2.mtp_hidden"), "the tensors of p2 do not fit"),
+    "draft rows without drafts": (without("p2.mtp_draft"), "no tensor p2.mtp_draft"),
+    "a draft too few": (cut("p0.mtp_draft", 0), "the tensors of p0 do not fit"),
+    "narrow draft rows": (cut("p0.mtp_hidden", 1), "the tensors of p0 do not fit"),
+    "a draft out of the vocabulary": (out_of_vocabulary, "the tensors of p1 do not fit"),
+}
+
+
+@pytest.mark.parametrize("control", MISFITS)
+def test_refuses_references_that_do_not_fit(control, tmp_path):
+    change, text = MISFITS[control]
+    folder = copied(MODELS / "nemotron-mlx4", tmp_path)
+    rewrite(folder / "ref64.safetensors", change)
+    done = check(folder, isas()[-1])
+    assert done.returncode == 1 and text in done.stderr, done.stdout + done.stderr
+
+
+def test_says_where_references_lack_experts_or_a_head(tmp_path):
+    folder = copied(MODELS / "nemotron-mlx4", tmp_path)
+    rewrite(folder / "ref64.safetensors", lambda tensors: [tensors.pop(f"p{j}.choice") for j in range(3)])
+    done = check(folder, isas()[-1])
+    assert done.returncode == 0 and "experts: no reference for experts" in done.stdout, done.stdout
+    (folder / "mtp-4bit.safetensors").unlink()
+    assert_breaks(folder, "draft head: the references have one and the model none")
+
+
 def joined_in_the_wrong_order(module):
     """The halves of a module's columns exchanged: words, scales and biases."""
     def change(tensors):

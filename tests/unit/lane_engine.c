@@ -131,9 +131,7 @@ static void what_does_not_fit_is_refused(void **state)
     lw_checkpoint_close(checkpoint);
 }
 
-/* The head's logits at the second of two rows. Where it runs over the first one too, the forward follows
- * again.
- */
+/* The head's logits at the second of two rows; where it runs over the first too, the forward runs again. */
 static void head_logits(lw_stream *stream, const int32_t ids[2], bool runs_twice, float *out, uint32_t vocab)
 {
     const float *logits = NULL;
@@ -170,8 +168,8 @@ static void a_head_runs_over_open_rows_and_keeps_none(void **state)
     head_logits(stream, ids, false, without, VOCAB);
     head_logits(stream, ids, true, with, VOCAB);
     assert_memory_equal(with, without, sizeof with);
-    head_logits(stream, other, true, with,
-                VOCAB); /* planted control: the row before is what the head reads */
+    /* Planted control: the row before is what the head reads. */
+    head_logits(stream, other, true, with, VOCAB);
     assert_memory_not_equal(with, without, sizeof with);
     lw_stream_close(stream);
     lw_engine_close(engine);
