@@ -17,6 +17,18 @@ typedef struct reader {
     unsigned prompt;
 } reader;
 
+static bool has_part(const reader *r, const char *part)
+{
+    char name[64];
+    snprintf(name, sizeof name, "p%u.%s", r->prompt, part);
+    return lw_safetensors_find(r->file, name) != NULL;
+}
+
+static lw_status misfit(const reader *r, lw_diag *d)
+{
+    return lw_fail(d, LW_BAD_MODEL, "%s: the tensors of p%u do not fit each other", r->path, r->prompt);
+}
+
 /* Finds p<prompt>.<part> of a dtype and number of dims; *values is an aligned copy. */
 static lw_status read_part(const reader *r, const char *part, lw_dtype dtype, uint32_t dim_count,
                            const lw_tensor **tensor, const void **values, lw_diag *d)
@@ -97,9 +109,52 @@ static lw_status read_prompt(const reader *r, lw_check_ref *ref, lw_diag *d)
                       gap->dims[1] == p->row_count && logits->dims[1] == ref->vocab &&
                       p->logit_row_count <= p->row_count && margin->dims[0] == p->greedy_count;
     if (!fits || !rows_are_right(p)) {
-        return lw_fail(d, LW_BAD_MODEL, "%s: the tensors of p%u do not fit each other", r->path, r->prompt);
+        return misfit(r, d);
     }
     return LW_OK;
+}
+
+/* What the experts of every block were chosen by. */
+static lw_status read_choice(const reader *r, lw_check_ref *ref, lw_diag *d)
+{
+    lw_check_prompt *p = &ref->prompts[r->prompt];
+    const lw_tensor *choice = NULL;
+    if (!has_part(r, "choice")) return ref->block_count == 0 ? LW_OK : misfit(r, d);
+    const lw_status status = read_floats(r, "choice", 3, &choice, &p->choice, d);
+    if (status != LW_OK) return status;
+    if (r->prompt == 0) {
+        ref->block_count = (uint32_t)choice->dims[0];
+        ref->experts = (uint32_t)choice->dims[2];
+    }
+    const bool fits = choice->dims[0] == ref->block_count && choice->dims[1] == p->row_count &&
+                      choice->dims[2] == ref->experts;
+    return fits ? LW_OK : misfit(r, d);
+}
+
+static bool ids_are_right(const int32_t *ids, uint32_t count, uint32_t vocab)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (ids[i] < 0 || (uint32_t)ids[i] >= vocab) return false;
+    }
+    return true;
+}
+
+static lw_status read_drafts(const reader *r, lw_check_ref *ref, lw_diag *d)
+{
+    lw_check_prompt *p = &ref->prompts[r->prompt];
+    const lw_tensor *hidden = NULL;
+    uint32_t count = 0;
+    const bool has = has_part(r, "mtp_hidden");
+    if (r->prompt == 0) ref->has_drafts = has;
+    if (has != ref->has_drafts) return misfit(r, d);
+    if (!has) return LW_OK;
+    lw_status status = read_floats(r, "mtp_hidden", 2, &hidden, &p->draft_hidden, d);
+    if (status == LW_OK) status = read_ints(r, "mtp_draft", &count, &p->drafts, d);
+    if (status != LW_OK) return status;
+    p->draft_row_count = (uint32_t)hidden->dims[0];
+    const bool fits = hidden->dims[1] == ref->width && count + 1 == p->id_count &&
+                      p->draft_row_count <= count && ids_are_right(p->drafts, count, ref->vocab);
+    return fits ? LW_OK : misfit(r, d);
 }
 
 lw_status lw_check_ref_read(const char *path, lw_arena *arena, lw_check_ref *out, lw_diag *d)
@@ -110,6 +165,8 @@ lw_status lw_check_ref_read(const char *path, lw_arena *arena, lw_check_ref *out
     for (unsigned j = 0; j < LW_CHECK_PROMPTS && status == LW_OK; j++) {
         const reader r = { .file = file, .path = path, .arena = arena, .prompt = j };
         status = read_prompt(&r, out, d);
+        if (status == LW_OK) status = read_choice(&r, out, d);
+        if (status == LW_OK) status = read_drafts(&r, out, d);
     }
     if (file != NULL) lw_safetensors_close(file);
     return status;

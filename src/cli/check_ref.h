@@ -15,12 +15,17 @@ typedef struct lw_check_prompt {
     const float *logits; /* (logit_row_count, vocab): of the last stored rows */
     const int32_t *greedy; /* [greedy_count] */
     const float *margin;   /* [greedy_count]: lead of each greedy token over the second */
-    uint32_t id_count, row_count, logit_row_count, greedy_count;
+    const float *choice;   /* (block_count, row_count, experts): what experts are chosen by; -inf: not open */
+    const float *draft_hidden; /* (draft_row_count, width): the draft head's output for the last draft rows */
+    const int32_t *drafts; /* [id_count - 1]: draft row i reads hidden row i and token i + 1 */
+    uint32_t id_count, row_count, logit_row_count, greedy_count, draft_row_count;
 } lw_check_prompt;
 
 typedef struct lw_check_ref {
     lw_check_prompt prompts[LW_CHECK_PROMPTS];
     uint32_t layer_count, width, vocab;
+    uint32_t block_count, experts; /* blocks with experts; 0: there is no choice in the file */
+    bool has_drafts;               /* else there are no draft_hidden and drafts */
 } lw_check_ref;
 
 /* Reads path; everything lives in arena. */

@@ -4,6 +4,7 @@
 #include "base/float16.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 double lw_check_distance(const float *ours, const float *reference, size_t count)
@@ -17,31 +18,98 @@ double lw_check_distance(const float *ours, const float *reference, size_t count
     return sqrt(difference) / sqrt(norm);
 }
 
+static int ascending(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double lw_check_median(double *values, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (isnan(values[i])) return (double)NAN;
+    }
+    if (count == 0) return (double)NAN;
+    qsort(values, count, sizeof *values, ascending);
+    return (values[(count - 1) / 2] + values[count / 2]) / 2.0;
+}
+
+/* The mean, or the median where rows choose experts. */
+static double typical(const lw_check *check, size_t count)
+{
+    double sum = 0.0;
+    if (check->has_experts) return lw_check_median(check->sorted, count);
+    for (size_t i = 0; i < count; i++) sum += check->sorted[i];
+    return sum / (double)count;
+}
+
+/* Half open: one prompt, or all of them. */
+typedef struct prompts {
+    uint32_t begin, end;
+} prompts;
+
+static prompts prompts_of(uint32_t prompt)
+{
+    if (prompt < LW_CHECK_PROMPTS) return (prompts){ prompt, prompt + 1 };
+    return (prompts){ 0, LW_CHECK_PROMPTS };
+}
+
+static double typical_gap(const lw_check *check, uint32_t plane, prompts in)
+{
+    size_t count = 0;
+    for (uint32_t j = in.begin; j < in.end; j++) {
+        const lw_check_prompt *p = &check->ref.prompts[j];
+        const float *gap = p->gap + (size_t)plane * p->row_count;
+        for (uint32_t i = 0; i < p->row_count; i++) check->sorted[count++] = (double)gap[i];
+    }
+    return typical(check, count);
+}
+
 double lw_check_ratio(const lw_check *check, uint32_t plane, uint32_t prompt)
 {
-    const uint32_t begin = prompt < LW_CHECK_PROMPTS ? prompt : 0;
-    const uint32_t end = prompt < LW_CHECK_PROMPTS ? prompt + 1 : LW_CHECK_PROMPTS;
-    double distance = 0.0, gap = 0.0;
-    for (uint32_t j = begin; j < end; j++) {
-        const lw_check_prompt *p = &check->ref.prompts[j];
-        const size_t first = (size_t)plane * p->row_count;
-        for (uint32_t i = 0; i < p->row_count; i++) {
-            distance += check->distance[j][first + i];
-            gap += (double)p->gap[first + i];
-        }
+    const prompts in = prompts_of(prompt);
+    size_t count = 0;
+    for (uint32_t j = in.begin; j < in.end; j++) {
+        const uint32_t rows = check->ref.prompts[j].row_count;
+        const double *distance = check->distance[j] + (size_t)plane * rows;
+        for (uint32_t i = 0; i < rows; i++) check->sorted[count++] = distance[i];
     }
-    return distance / gap;
+    const double distance = typical(check, count);
+    return distance / typical_gap(check, plane, in);
+}
+
+double lw_check_draft_ratio(const lw_check *check, uint32_t prompt)
+{
+    const prompts in = prompts_of(prompt);
+    size_t count = 0;
+    for (uint32_t j = in.begin; j < in.end; j++) {
+        const uint32_t rows = check->ref.prompts[j].draft_row_count;
+        for (uint32_t i = 0; i < rows; i++) check->sorted[count++] = check->head.distance[j][i];
+    }
+    const double distance = typical(check, count);
+    return distance / typical_gap(check, check->ref.layer_count, in);
+}
+
+static double *distances_take(lw_check *check, size_t count)
+{
+    double *distance = lw_arena_take_array(&check->arena, count, sizeof *distance);
+    for (size_t i = 0; distance != NULL && i < count; i++) distance[i] = (double)NAN;
+    return distance;
 }
 
 lw_status lw_check_make(lw_check *check, lw_diag *d)
 {
+    size_t rows = 0;
     for (unsigned j = 0; j < LW_CHECK_PROMPTS; j++) {
-        const size_t count = ((size_t)check->ref.layer_count + 1) * check->ref.prompts[j].row_count;
-        check->distance[j] = lw_arena_take_array(&check->arena, count, sizeof *check->distance[j]);
-        if (check->distance[j] == NULL) return lw_fail(d, LW_NO_ROOM, "no memory for %zu distances", count);
-        for (size_t i = 0; i < count; i++) check->distance[j][i] = (double)NAN;
+        const lw_check_prompt *p = &check->ref.prompts[j];
+        check->distance[j] = distances_take(check, ((size_t)check->ref.layer_count + 1) * p->row_count);
+        check->head.distance[j] = distances_take(check, p->draft_row_count);
+        if (check->distance[j] == NULL || check->head.distance[j] == NULL)
+            return lw_fail(d, LW_NO_ROOM, "no memory for the distances of %u rows", p->row_count);
+        rows += (size_t)p->row_count + p->draft_row_count;
     }
-    return LW_OK;
+    check->sorted = distances_take(check, rows);
+    return check->sorted != NULL ? LW_OK : lw_fail(d, LW_NO_ROOM, "no memory to sort %zu rows", rows);
 }
 
 /* The index of a stored row by its position; false if it is not stored. */
@@ -81,19 +149,54 @@ static bool embed_is_right(const float *ours, const float *reference, uint32_t w
     return true;
 }
 
-static void on_row(void *context, const lw_op *op, const lw_value *value, uint32_t row, const float *values)
+/* A stored row of the forward. */
+static void layer_row(lw_check *check, uint32_t plane, uint32_t index, const float *values)
 {
-    lw_check *check = context;
-    const lw_check_prompt *prompt = check->prompt;
-    uint32_t plane, index;
-    if (prompt == NULL || !plane_of(check, op, value, &plane)) return;
-    if (!stored_row(prompt, check->first + row, &index)) return;
+    const lw_check_prompt *prompt = &check->ref.prompts[check->prompt];
     const size_t at = (size_t)plane * prompt->row_count + index;
     const float *reference = prompt->hidden + at * check->ref.width;
-    check->prompt_distance[at] = lw_check_distance(values, reference, check->ref.width);
+    check->distance[check->prompt][at] = lw_check_distance(values, reference, check->ref.width);
     if (plane != 0) return;
     check->embed_rows++;
     check->embed_rows_wrong += !embed_is_right(values, reference, check->ref.width);
+}
+
+/* The head's row at a position is the reference's draft row before it: it takes the token at the position and
+ * the hidden row before that. */
+static bool draft_row(const lw_check_prompt *prompt, uint32_t position, uint32_t *row)
+{
+    if (position == 0 || position >= prompt->id_count) return false;
+    *row = position - 1;
+    return true;
+}
+
+/* An output of the head; the last ones are stored. */
+static void head_row(lw_check *check, uint32_t position, const float *values)
+{
+    const lw_check_prompt *prompt = &check->ref.prompts[check->prompt];
+    uint32_t row;
+    if (!draft_row(prompt, position, &row)) return;
+    const uint32_t unstored = prompt->id_count - 1 - prompt->draft_row_count;
+    if (row < unstored) return;
+    const float *reference = prompt->draft_hidden + (size_t)(row - unstored) * check->ref.width;
+    check->head.distance[check->prompt][row - unstored] =
+        lw_check_distance(values, reference, check->ref.width);
+}
+
+static void on_row(void *context, const lw_op *op, const lw_value *value, uint32_t row, const float *values)
+{
+    lw_check *check = context;
+    const uint32_t position = check->first + row;
+    uint32_t plane, index;
+    if (check->pass == LW_CHECK_HEAD) {
+        if (strcmp(value->name, "head") == 0 && value->width == check->ref.width)
+            head_row(check, position, values);
+        return;
+    }
+    if (check->pass != LW_CHECK_FORWARD) return;
+    if (!stored_row(&check->ref.prompts[check->prompt], position, &index)) return;
+    if (plane_of(check, op, value, &plane)) layer_row(check, plane, index, values);
+    lw_check_experts_row(check, op, index, values);
 }
 
 lw_trace lw_check_trace(lw_check *check)
@@ -122,11 +225,11 @@ static double lead_of(const float *logits, uint32_t count, uint32_t top)
     return (double)logits[top] - second;
 }
 
-static void tops_count(lw_check_tops *tops, bool is_same, double margin)
+static void tops_count(lw_check_tops *tops, bool is_same, double lead)
 {
     if (is_same) tops->same++;
-    else if (margin > LW_CHECK_MARGIN) tops->wrong++;
-    else tops->near_ties++;
+    else if (lead <= LW_CHECK_MARGIN) tops->near_ties++;
+    else tops->wrong++;
 }
 
 /* Compares the logits of a stored row with the reference's. */
@@ -143,9 +246,9 @@ static void compare_logits(lw_check *check, const float *ours, const float *refe
 
 /* Looks at the logits of one forward of count rows from check->first on: those of stored rows, and from the
  * prompt's last row on those that choose greedy tokens. */
-static lw_status read_rows(lw_check *check, const lw_check_prompt *p, lw_stream *stream, uint32_t count,
-                           lw_diag *d)
+static lw_status read_rows(lw_check *check, lw_stream *stream, uint32_t count, lw_diag *d)
 {
+    const lw_check_prompt *p = &check->ref.prompts[check->prompt];
     for (uint32_t i = 0; i < count; i++) {
         const uint32_t position = check->first + i;
         const uint32_t logit_first = p->row_count - p->logit_row_count;
@@ -166,15 +269,59 @@ static lw_status read_rows(lw_check *check, const lw_check_prompt *p, lw_stream 
     return LW_OK;
 }
 
-/* Runs ids from where the stream stands, in forwards of at most the engine's rows. */
-static lw_status run_ids(lw_check *check, const lw_check_prompt *p, lw_stream *stream, const int32_t *ids,
-                         uint32_t count, uint32_t chunk, lw_diag *d)
+/* Whether a position's row is known to have the reference's experts, or needs none. */
+static bool has_their_experts(const lw_check *check, uint32_t position)
+{
+    uint32_t index;
+    if (!check->has_experts) return true;
+    return check->router_count > 0 &&
+           stored_row(&check->ref.prompts[check->prompt], position, &index) &&
+           lw_check_is_unflipped(check, check->router_count, check->prompt, index);
+}
+
+/* The same for the head: the lead of another draft is ours over the reference's. */
+static lw_status read_drafts(lw_check *check, lw_stream *stream, uint32_t count, lw_diag *d)
+{
+    const lw_check_prompt *p = &check->ref.prompts[check->prompt];
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t row;
+        if (!draft_row(p, check->first + i, &row)) continue;
+        const float *logits = NULL;
+        const lw_status status = lw_stream_logits(stream, i, &logits, d);
+        if (status != LW_OK) return status;
+        const uint32_t top = top_of(logits, check->ref.vocab), theirs = (uint32_t)p->drafts[row];
+        const double lead = (double)logits[top] - (double)logits[theirs];
+        if (!(lead <= LW_CHECK_MARGIN) && !has_their_experts(check, row)) check->head.unjudged++;
+        else tops_count(&check->head.drafts, top == theirs, lead);
+    }
+    return LW_OK;
+}
+
+/* The head over rows that the forward just computed, and the forward again: the head left its own rows where
+ * the hidden ones were. */
+static lw_status run_head(lw_check *check, lw_stream *stream, const int32_t *ids, uint32_t rows, lw_diag *d)
+{
+    check->pass = LW_CHECK_HEAD;
+    lw_status status = lw_stream_forward_entry(stream, LW_ENTRY_HEAD, ids, rows, LW_WANTED_ALL, d);
+    check->pass = LW_CHECK_UNSEEN;
+    if (status == LW_OK) status = read_drafts(check, stream, rows, d);
+    if (status == LW_OK) status = lw_stream_forward(stream, ids, rows, LW_WANTED_NONE, d);
+    return status;
+}
+
+/* Runs ids from where the stream stands, in forwards of at most chunk rows. */
+static lw_status run_ids(lw_check *check, lw_stream *stream, const int32_t *ids, uint32_t count,
+                         uint32_t chunk, lw_diag *d)
 {
     for (uint32_t done = 0; done < count;) {
         const uint32_t rows = count - done < chunk ? count - done : chunk;
         check->first = lw_stream_committed(stream);
+        check->pass = LW_CHECK_FORWARD;
         lw_status status = lw_stream_forward(stream, ids + done, rows, LW_WANTED_ALL, d);
-        if (status == LW_OK) status = read_rows(check, p, stream, rows, d);
+        check->pass = LW_CHECK_UNSEEN;
+        if (status == LW_OK) status = read_rows(check, stream, rows, d);
+        if (status == LW_OK && check->head.is_there && ids == check->ref.prompts[check->prompt].ids)
+            status = run_head(check, stream, ids + done, rows, d);
         if (status != LW_OK) return status;
         lw_stream_commit(stream, rows);
         done += rows;
@@ -190,15 +337,16 @@ lw_status lw_check_run(lw_check *check, lw_engine *engine, lw_stream *stream, lw
         return lw_fail(d, LW_BAD_MODEL, "the model has %u logits and its references %u",
                        lw_engine_vocab(engine), check->ref.vocab);
     }
+    const bool has_head = lw_engine_plan(engine)->entry_count > LW_ENTRY_HEAD;
+    check->head.is_there = has_head && check->ref.has_drafts;
     for (unsigned j = 0; j < LW_CHECK_PROMPTS; j++) {
         const lw_check_prompt *p = &check->ref.prompts[j];
         lw_progress_line_step(line, j, LW_CHECK_PROMPTS);
         lw_stream_reset(stream);
-        check->prompt = p;
-        check->prompt_distance = check->distance[j];
-        lw_status status = run_ids(check, p, stream, p->ids, p->id_count, chunk, d);
+        check->prompt = j;
+        lw_status status = run_ids(check, stream, p->ids, p->id_count, chunk, d);
         /* The reference's own tokens are fed: one flipped near-tie must not end the comparison. */
-        if (status == LW_OK) status = run_ids(check, p, stream, p->greedy, p->greedy_count - 1, chunk, d);
+        if (status == LW_OK) status = run_ids(check, stream, p->greedy, p->greedy_count - 1, chunk, d);
         if (status != LW_OK) return lw_fail_prefix(d, status, "prompt p%u", j);
     }
     lw_progress_line_clear(line);

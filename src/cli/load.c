@@ -89,6 +89,7 @@ lw_status lw_load_engine(lw_loaded *loaded, const lw_load_options *options, cons
         .context = options->context,
         .chunk_rows = options->chunk,
         .wanted_rows = options->wanted,
+        .head = options->head,
         .progress = lw_progress_of_line(&line),
         .trace = trace,
     };

@@ -15,6 +15,7 @@ typedef struct lw_load_options {
     uint32_t threads, context, chunk; /* 0: the engine's own choice */
     uint32_t wanted;                  /* rows of one forward whose logits are read; 0: all */
     const char *isa;                  /* NULL: the best */
+    bool head;                        /* the draft head too, where the checkpoint has one */
 } lw_load_options;
 
 /* Zero it, open parts, close it; closing takes any state. */

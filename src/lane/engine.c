@@ -288,10 +288,11 @@ static lw_status rows_fill(lw_stream *stream, const int32_t *ids, uint32_t count
     return LW_OK;
 }
 
-lw_status lw_stream_forward(lw_stream *stream, const int32_t *ids, uint32_t count, lw_wanted wanted,
-                            lw_diag *d)
+lw_status lw_stream_forward_entry(lw_stream *stream, uint32_t entry, const int32_t *ids, uint32_t count,
+                                  lw_wanted wanted, lw_diag *d)
 {
     lw_engine *engine = stream->engine;
+    LW_ASSERT(entry < engine->plan.entry_count);
     LW_ASSERT(count > 0 && count <= engine->chunk_rows);
     LW_ASSERT(wanted != LW_WANTED_ALL || count <= engine->wanted_max);
     stream->open = stream->wanted = 0;
@@ -306,15 +307,21 @@ lw_status lw_stream_forward(lw_stream *stream, const int32_t *ids, uint32_t coun
     for (uint32_t g = 0; g < engine->pool.group_count; g++) lane.pages[g] = stream->pages.ids[g];
     const lw_batch batch = { .rows = engine->rows, .row_count = count, .lanes = &lane, .lane_count = 1 };
     lw_ticket ticket;
-    status = engine->table->submit(engine->exec, 0, &batch, &ticket, d);
+    status = engine->table->submit(engine->exec, entry, &batch, &ticket, d);
     if (status == LW_OK) status = engine->table->wait(engine->exec, ticket, d);
     if (status != LW_OK) {
         lw_pages_trim(&engine->pool, &stream->pages, stream->committed);
         return status;
     }
-    stream->open = count;
+    stream->open = entry == LW_ENTRY_MAIN ? count : 0;
     stream->wanted = wanted == LW_WANTED_ALL ? count : wanted == LW_WANTED_LAST;
     return LW_OK;
+}
+
+lw_status lw_stream_forward(lw_stream *stream, const int32_t *ids, uint32_t count, lw_wanted wanted,
+                            lw_diag *d)
+{
+    return lw_stream_forward_entry(stream, LW_ENTRY_MAIN, ids, count, wanted, d);
 }
 
 lw_status lw_stream_logits(lw_stream *stream, uint32_t index, const float **logits, lw_diag *d)

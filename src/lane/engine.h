@@ -79,6 +79,12 @@ typedef enum lw_wanted { LW_WANTED_NONE, LW_WANTED_LAST, LW_WANTED_ALL } lw_want
 lw_status lw_stream_forward(lw_stream *stream, const int32_t *ids, uint32_t count, lw_wanted wanted,
                             lw_diag *d) LW_MUST_USE;
 
+/* The same run of another entry of the plan, of which nothing can be kept. The draft head (LW_ENTRY_HEAD) at
+ * rows that a forward just computed reads the hidden rows that it left and overwrites them: what is to be
+ * kept is forwarded again. */
+lw_status lw_stream_forward_entry(lw_stream *stream, uint32_t entry, const int32_t *ids, uint32_t count,
+                                  lw_wanted wanted, lw_diag *d) LW_MUST_USE;
+
 /* Logits of the index-th wanted row of the last forward, [vocab]; valid until the engine's next forward. */
 lw_status lw_stream_logits(lw_stream *stream, uint32_t index, const float **logits, lw_diag *d) LW_MUST_USE;
 

@@ -16,6 +16,7 @@ def isas():
     return line.split()[1:]
 
 
-def check(folder, isa):
+def check(folder, isa, *options):
     """The finished process of `lanewise check folder --isa isa`."""
-    return subprocess.run([BINARY, "check", folder, "--isa", isa], capture_output=True, text=True, timeout=600)
+    command = [BINARY, "check", folder, "--isa", isa, *options]
+    return subprocess.run(command, capture_output=True, text=True, timeout=600)

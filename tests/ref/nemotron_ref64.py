@@ -2,6 +2,7 @@
 
   nemotron_ref64.py MODEL --source REF64 --out FILE     writes a ref64.safetensors for MODEL's weights
   nemotron_ref64.py MODEL --source REF64                compares with REF64 instead and prints the distances
+  nemotron_ref64.py MODEL --source REF64 --add-choice   adds the choice scores of its experts to REF64
 """
 import math
 
@@ -93,6 +94,7 @@ class Model(forward64.Model):
             closed = np.ones((rows, groups), dtype=bool)
             np.put_along_axis(closed, forward64.best(strength, kept), False, axis=-1)
             choice = np.where(closed[:, :, None], -np.inf, grouped).reshape(rows, -1)
+        self.choices.append(choice)
         chosen = forward64.best(choice, c["num_experts_per_tok"])
         share = np.take_along_axis(scores, chosen, axis=-1)
         if c.get("norm_topk_prob", True):

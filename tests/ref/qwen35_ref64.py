@@ -3,6 +3,7 @@ code with the engine.
 
   qwen35_ref64.py MODEL --source REF64 --out FILE     writes a ref64.safetensors for MODEL's weights
   qwen35_ref64.py MODEL --source REF64                compares with REF64 instead and prints the distances
+  qwen35_ref64.py MODEL --source REF64 --add-choice   adds the choice scores of its experts to REF64
 """
 import numpy as np
 
@@ -110,6 +111,7 @@ class Model(forward64.Model):
 
     def experts(self, x, name):
         logits = self.linear(x, name + "gate")
+        self.choices.append(logits)
         p = np.exp(logits - logits.max(axis=-1, keepdims=True))
         p /= p.sum(axis=-1, keepdims=True)
         chosen = forward64.best(p, self.config["num_experts_per_tok"])

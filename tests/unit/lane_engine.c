@@ -131,6 +131,51 @@ static void what_does_not_fit_is_refused(void **state)
     lw_checkpoint_close(checkpoint);
 }
 
+/* The head's logits at the second of two rows; where it runs over the first too, the forward runs again. */
+static void head_logits(lw_stream *stream, const int32_t ids[2], bool runs_twice, float *out, uint32_t vocab)
+{
+    const float *logits = NULL;
+    lw_diag d = { "" };
+    lw_stream_reset(stream);
+    assert_int_equal(lw_stream_forward(stream, ids, 1, LW_WANTED_ALL, &d), LW_OK);
+    if (runs_twice) {
+        assert_int_equal(lw_stream_forward_entry(stream, LW_ENTRY_HEAD, ids, 1, LW_WANTED_ALL, &d), LW_OK);
+        assert_int_equal(lw_stream_logits(stream, 0, &logits, &d), LW_OK);
+        assert_int_equal(lw_stream_forward(stream, ids, 1, LW_WANTED_NONE, &d), LW_OK);
+    }
+    lw_stream_commit(stream, 1);
+    assert_int_equal(lw_stream_forward_entry(stream, LW_ENTRY_HEAD, ids + 1, 1, LW_WANTED_ALL, &d), LW_OK);
+    assert_int_equal(lw_stream_logits(stream, 0, &logits, &d), LW_OK);
+    memcpy(out, logits, vocab * sizeof *logits);
+    lw_stream_commit(stream, 0);
+}
+
+static void a_head_runs_over_open_rows_and_keeps_none(void **state)
+{
+    (void)state;
+    enum { VOCAB = 4096 };
+    const int32_t ids[] = { 100, 200 }, other[] = { 101, 200 };
+    static float without[VOCAB], with[VOCAB];
+    lw_checkpoint *checkpoint = NULL;
+    lw_engine *engine = NULL;
+    lw_stream *stream = NULL;
+    lw_diag d = { "" };
+    const lw_engine_options options = { .lanes = 1, .context = 64, .chunk_rows = 4, .head = true };
+    assert_int_equal(lw_checkpoint_open("models/qwen35-mlx4", &checkpoint, &d), LW_OK);
+    if (lw_engine_open(checkpoint, &options, &engine, &d) != LW_OK) fail_msg("%s", d.text);
+    assert_int_equal(lw_engine_vocab(engine), VOCAB);
+    assert_int_equal(lw_stream_open(engine, &stream, &d), LW_OK);
+    head_logits(stream, ids, false, without, VOCAB);
+    head_logits(stream, ids, true, with, VOCAB);
+    assert_memory_equal(with, without, sizeof with);
+    /* Planted control: the row before is what the head reads. */
+    head_logits(stream, other, true, with, VOCAB);
+    assert_memory_not_equal(with, without, sizeof with);
+    lw_stream_close(stream);
+    lw_engine_close(engine);
+    lw_checkpoint_close(checkpoint);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -139,6 +184,7 @@ int main(void)
         cmocka_unit_test(logits_are_taken_for_the_rows_that_want_them),
         cmocka_unit_test(logits_count_against_the_memory),
         cmocka_unit_test(what_does_not_fit_is_refused),
+        cmocka_unit_test(a_head_runs_over_open_rows_and_keeps_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
