@@ -1,6 +1,8 @@
 /* Walks a plan's ops: each becomes kernel arguments and one run on the pool (a linear may need two). */
 #include "device/cpu/run.h"
 
+#include "base/clock.h"
+
 KERNEL_PART(rms_norm, lw_cpu_norm_args)
 KERNEL_PART(rope, lw_cpu_rope_args)
 KERNEL_PART(head_gate, lw_cpu_gate_args)
@@ -251,6 +253,14 @@ static void trace_op(const op_run *run)
     }
 }
 
+static void run_timed(op_run *run)
+{
+    const lw_trace *trace = &run->exec->trace;
+    const uint64_t begin = lw_clock_ns();
+    runners[run->op->kind](run);
+    trace->op(trace->context, run->op, lw_clock_ns() - begin);
+}
+
 void lw__cpu_run_ops(lw_exec *exec, uint32_t begin, uint32_t end)
 {
     for (uint32_t i = begin; i < end; i++) {
@@ -258,7 +268,8 @@ void lw__cpu_run_ops(lw_exec *exec, uint32_t begin, uint32_t end)
         const lw_ref shaped = op->out.index == LW_NONE ? op->in[0] : op->out;
         op_run run = { .exec = exec, .op = op, .rows = space_rows(exec, value_of(exec, shaped)->space) };
         if (run.rows == 0) continue;
-        runners[op->kind](&run);
+        if (exec->trace.op != NULL) run_timed(&run);
+        else runners[op->kind](&run);
         trace_op(&run);
     }
 }
