@@ -9,33 +9,26 @@
 #ifndef LW_CLI_SYNTH_H
 #define LW_CLI_SYNTH_H
 
-#include "base/buf.h"
+#include "cli/synth_image.h"
 #include "model/checkpoint.h"
 #include "ops/plan.h"
 
+enum { LW_SYNTH_VALUES = 5 };
+
 typedef struct lw_synth {
+    const lw_synth_shape *shape;
     lw_checkpoint *checkpoint; /* names and shapes; outlives the engine */
     lw_plan plan;              /* its weights are random; the engine takes it */
     lw_arena arena;            /* tensors of the patched weights */
-    uint8_t *values[4];        /* codes, dense values, scales, biases */
+    uint8_t *values[LW_SYNTH_VALUES]; /* codes, dense values, those of norms, scales, biases */
 } lw_synth;
 
-/* "lfm3-1.7b-4bit": a shape and a format. LW_BAD_INPUT lists both. */
-lw_status lw_synth_make(const char *name, lw_synth *out, lw_diag *d) LW_MUST_USE;
-
-/* True if there is such a model. */
-bool lw_synth_is_known(const char *name);
+/* A shape and a format, like "lfm3-1.7b-4bit"; head: with its draft head, where the shape has one.
+ * LW_BAD_INPUT lists what there is. */
+lw_status lw_synth_make(const char *name, bool head, lw_synth *out, lw_diag *d) LW_MUST_USE;
 
 /* Frees the values once a device has repacked them. */
 void lw_synth_drop(lw_synth *synth);
 void lw_synth_close(lw_synth *synth);
-
-/* The names that lw_synth_make takes, for --help. */
-#define LW_SYNTH_SHAPES "lfm3-1.7b, lfm3-350m or lfm2-1.2b, then -bf16, -8bit, -6bit or -4bit"
-
-/* The image of such a checkpoint: config.json, and the safetensors header with its length in front;
- * data_bytes follow it. For tests. */
-lw_status lw_synth_image(const char *name, lw_buf *config, lw_buf *header, uint64_t *data_bytes, lw_diag *d)
-    LW_MUST_USE;
 
 #endif

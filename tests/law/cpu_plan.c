@@ -103,7 +103,8 @@ static void on_row(void *context, const lw_op *op, const lw_value *value, uint32
 
 static void exec_open(bench *b)
 {
-    lw_exec_options options = { .rows_max = ROWS_MAX, .wanted_max = ROWS_MAX, .trace = { on_row, b } };
+    lw_exec_options options = { .rows_max = ROWS_MAX, .wanted_max = ROWS_MAX,
+                                .trace = { .row = on_row, .context = b } };
     for (uint32_t g = 0; g < b->plan.reach_count; g++) options.page_counts[g] = LANES * PAGES;
     assert_int_equal(lw_device_cpu.compile(b->device, &b->plan, &options, &b->exec, NULL), LW_OK);
 }

@@ -100,7 +100,7 @@ static void device_run(const streams *t, const made *m, lw_bf16 *y)
     assert_int_equal(lw_device_cpu.open(&options, &device, NULL), LW_OK);
     seen s = { .y = y };
     const lw_exec_options compile = { .rows_max = LENGTH, .wanted_max = 1, .page_counts = { PAGES, PAGES },
-                                      .trace = { see_row, &s } };
+                                      .trace = { .row = see_row, .context = &s } };
     assert_int_equal(lw_device_cpu.compile(device, &m->plan, &compile, &exec, NULL), LW_OK);
     device_submit(exec, 0, CUT);
     s.begin = CUT;

@@ -1,6 +1,8 @@
 /* Walks a plan's ops: each becomes kernel arguments and one run on the pool (a linear may need two). */
 #include "device/cpu/run.h"
 
+#include "base/clock.h"
+
 KERNEL_PART(rms_norm, lw_cpu_norm_args)
 KERNEL_PART(rope, lw_cpu_rope_args)
 KERNEL_PART(head_gate, lw_cpu_gate_args)
@@ -9,6 +11,8 @@ KERNEL_PART(attend, lw_cpu_attend_args)
 KERNEL_PART(short_conv, lw_cpu_conv_args)
 KERNEL_PART(linear_prepare, lw_cpu_linear_args)
 KERNEL_PART(linear_run, lw_cpu_linear_args)
+
+enum { PRODUCTS_A_NUMBER = 16 }; /* of a matrix, in the time of one number of other ops */
 
 static void embed_part(void *context, unsigned part, unsigned parts)
 {
@@ -25,7 +29,7 @@ static void embed_part(void *context, unsigned part, unsigned parts)
 
 static void run_embed(op_run *run)
 {
-    lw_pool_run(run->exec->device->pool, embed_part, run);
+    run_parts(run, embed_part, run, numbers_of(run, run->op->out));
 }
 
 static void run_norm(op_run *run)
@@ -41,7 +45,7 @@ static void run_norm(op_run *run)
           .width = value_of(exec, op->out)->width, .segment = op->p.norm.segment, .eps = op->p.norm.eps,
           .scale = op->p.norm.scale },
     };
-    lw_pool_run(exec->device->pool, rms_norm_part, &job);
+    run_parts(run, rms_norm_part, &job, numbers_of(run, op->out));
 }
 
 static void run_linear(op_run *run)
@@ -62,10 +66,11 @@ static void run_linear(op_run *run)
     };
     if (!is_prepared(run, LW_NONE)) {
         linear_prepare_job prepare = { job.kernels, job.args };
-        lw_pool_run(exec->device->pool, linear_prepare_part, &prepare);
+        run_parts(run, linear_prepare_part, &prepare, numbers_of(run, op->in[0]));
         set_prepared(run, LW_NONE);
     }
-    lw_pool_run(exec->device->pool, linear_run_part, &job);
+    const size_t products = numbers_of(run, op->out) * value_of(exec, op->in[0])->width;
+    run_parts(run, linear_run_part, &job, products / PRODUCTS_A_NUMBER);
 }
 
 typedef struct pair_job {
@@ -101,7 +106,7 @@ static void run_pair(op_run *run)
           .rows = vectors_of(run, op->out),
           .width = value_of(exec, op->out)->width },
     };
-    lw_pool_run(exec->device->pool, pair_part, &job);
+    run_parts(run, pair_part, &job, numbers_of(run, op->out));
 }
 
 static void run_rope(op_run *run)
@@ -117,7 +122,7 @@ static void run_rope(op_run *run)
           .rows = run->rows, .heads = op->p.rope.heads, .head_dim = op->p.rope.head_dim,
           .half = exec->plan->ropes[table].half },
     };
-    lw_pool_run(exec->device->pool, rope_part, &job);
+    run_parts(run, rope_part, &job, numbers_of(run, op->out));
 }
 
 static void run_kv_store(op_run *run)
@@ -137,7 +142,7 @@ static void run_kv_store(op_run *run)
           .heads_kv = state->heads,
           .head_dim = state->width },
     };
-    lw_pool_run(exec->device->pool, kv_store_part, &job);
+    run_parts(run, kv_store_part, &job, numbers_of(run, op->in[0]));
 }
 
 static void run_attend(op_run *run)
@@ -173,7 +178,7 @@ static void run_gate(op_run *run)
           .width = value_of(exec, op->out)->width,
           .gates = op->p.gate.heads },
     };
-    lw_pool_run(exec->device->pool, head_gate_part, &job);
+    run_parts(run, head_gate_part, &job, numbers_of(run, op->out));
 }
 
 static void run_conv(op_run *run)
@@ -196,7 +201,7 @@ static void run_conv(op_run *run)
           .width = value_of(exec, op->out)->width,
           .taps = op->p.conv.taps },
     };
-    lw_pool_run(exec->device->pool, short_conv_part, &job);
+    run_parts(run, short_conv_part, &job, numbers_of(run, op->out) * op->p.conv.taps);
 }
 
 static void (*const runners[LW_OP_COUNT])(op_run *run) = {
@@ -251,6 +256,14 @@ static void trace_op(const op_run *run)
     }
 }
 
+static void run_timed(op_run *run)
+{
+    const lw_trace *trace = &run->exec->trace;
+    const uint64_t begin = lw_clock_ns();
+    runners[run->op->kind](run);
+    trace->op(trace->context, run->op, lw_clock_ns() - begin);
+}
+
 void lw__cpu_run_ops(lw_exec *exec, uint32_t begin, uint32_t end)
 {
     for (uint32_t i = begin; i < end; i++) {
@@ -258,7 +271,8 @@ void lw__cpu_run_ops(lw_exec *exec, uint32_t begin, uint32_t end)
         const lw_ref shaped = op->out.index == LW_NONE ? op->in[0] : op->out;
         op_run run = { .exec = exec, .op = op, .rows = space_rows(exec, value_of(exec, shaped)->space) };
         if (run.rows == 0) continue;
-        runners[op->kind](&run);
+        if (exec->trace.op != NULL) run_timed(&run);
+        else runners[op->kind](&run);
         trace_op(&run);
     }
 }

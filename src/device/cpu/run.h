@@ -84,6 +84,22 @@ static inline void set_prepared(const op_run *run, uint32_t route)
     run->exec->prepared_for = run->exec->weights[run->op->weights[0].index];
 }
 
+enum { RUN_ALONE_NUMBERS = 8192 };
+
+/* Runs part on the pool's threads; on this one alone where it meets so few numbers that waiting for the
+ * others would take longer: most ops of a decode step. The bits do not depend on the number of parts. */
+static inline void run_parts(const op_run *run, lw_pool_fn *part, void *job, size_t numbers)
+{
+    if (numbers <= RUN_ALONE_NUMBERS) part(job, 0, 1);
+    else lw_pool_run(run->exec->device->pool, part, job);
+}
+
+/* The numbers of a value's rows. */
+static inline size_t numbers_of(const op_run *run, lw_ref x)
+{
+    return (size_t)vectors_of(run, x) * value_of(run->exec, x)->width;
+}
+
 /* A runner fills the kernel's arguments on the calling thread, then runs the kernel on all parts: a job and
  * the function that the pool calls with it. */
 #define KERNEL_PART(name, args_type) \

@@ -59,7 +59,7 @@ void lw__cpu_run_route(op_run *run)
           .rows = run->rows,
           .params = op->p.route },
     };
-    lw_pool_run(exec->device->pool, route_part, &job);
+    run_parts(run, route_part, &job, numbers_of(run, op->in[0]));
 }
 
 static void expert_prepare_part(void *context, unsigned part, unsigned parts)
@@ -94,7 +94,7 @@ void lw__cpu_run_expert_linear(op_run *run)
     };
     if (!is_prepared(run, route)) {
         lw_cpu_experts_sort(&args);
-        lw_pool_run(exec->device->pool, expert_prepare_part, &args);
+        run_parts(run, expert_prepare_part, &args, numbers_of(run, op->in[0]));
         set_prepared(run, route);
     }
     lw_pool_run(exec->device->pool, expert_run_part, &args);
@@ -117,5 +117,5 @@ void lw__cpu_run_expert_sum(op_run *run)
           .slots = slots,
           .width = value_of(exec, op->out)->width },
     };
-    lw_pool_run(exec->device->pool, expert_sum_part, &job);
+    run_parts(run, expert_sum_part, &job, numbers_of(run, op->in[0]));
 }

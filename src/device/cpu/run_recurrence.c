@@ -70,6 +70,6 @@ void lw__cpu_run_recurrence(op_run *run)
     if (run->op->kind == LW_OP_GATED_DELTA) delta_fill(run, &job.args);
     else ssm_fill(run, &job.args);
     recur_prepare_job prepare = { job.kernels, job.args };
-    lw_pool_run(exec->device->pool, recur_prepare_part, &prepare);
+    run_parts(run, recur_prepare_part, &prepare, numbers_of(run, run->op->in[0]));
     lw_pool_run(exec->device->pool, recur_run_part, &job);
 }

@@ -30,7 +30,7 @@ void lw__cpu_run_take_heads(op_run *run)
         .y = bf16_of(exec, op->out), .y_stride = stride_of(exec, op->out), .rows = run->rows,
         .heads = columns->heads, .head_stride = columns->stride, .width = columns->width,
     };
-    lw_pool_run(exec->device->pool, columns_part, &args);
+    run_parts(run, columns_part, &args, numbers_of(run, op->out));
 }
 
 void lw__cpu_run_concat(op_run *run)
@@ -45,7 +45,7 @@ void lw__cpu_run_concat(op_run *run)
             .y_stride = stride_of(exec, op->out), .rows = run->rows, .heads = 1, .head_stride = width,
             .width = width,
         };
-        lw_pool_run(exec->device->pool, columns_part, &args);
+        run_parts(run, columns_part, &args, numbers_of(run, op->in[i]));
         y += width;
     }
 }
@@ -64,7 +64,7 @@ void lw__cpu_run_tail_store(op_run *run)
     lw_cpu_tail_args args = tail_args(run);
     args.x = bf16_of(run->exec, run->op->in[0]);
     args.x_stride = stride_of(run->exec, run->op->in[0]);
-    lw_pool_run(run->exec->device->pool, tail_store_part, &args);
+    run_parts(run, tail_store_part, &args, numbers_of(run, run->op->in[0]));
 }
 
 void lw__cpu_run_tail_before(op_run *run)
@@ -72,7 +72,7 @@ void lw__cpu_run_tail_before(op_run *run)
     lw_cpu_tail_args args = tail_args(run);
     args.y = bf16_of(run->exec, run->op->out);
     args.y_stride = stride_of(run->exec, run->op->out);
-    lw_pool_run(run->exec->device->pool, tail_before_part, &args);
+    run_parts(run, tail_before_part, &args, numbers_of(run, run->op->out));
 }
 
 void lw__cpu_run_norm_gate(op_run *run)
@@ -90,7 +90,7 @@ void lw__cpu_run_norm_gate(op_run *run)
           .eps = op->p.norm_gate.eps, .own_weights = weight->rows * weight->cols != segment,
           .gate_first = op->p.norm_gate.gate_first },
     };
-    lw_pool_run(exec->device->pool, norm_gate_part, &job);
+    run_parts(run, norm_gate_part, &job, numbers_of(run, op->out));
 }
 
 /* Elementwise: each operand goes where its type says. */
@@ -113,7 +113,7 @@ static void run_each(const op_run *run, lw_pool_fn *part)
     if (value_of(exec, op->out)->type == LW_TYPE_F32) args.y_wide = f32_of(exec, op->out);
     else args.y = bf16_of(exec, op->out);
     args.y_stride = stride_of(exec, op->out);
-    lw_pool_run(exec->device->pool, part, &args);
+    run_parts(run, part, &args, numbers_of(run, op->out));
 }
 
 void lw__cpu_run_relu2(op_run *run) { run_each(run, relu2_part); }
