@@ -166,7 +166,7 @@ static lw_status core_open(lw_draft_bench *b, lw_diag *d)
 {
     lw_timings timings;
     const uint32_t rows_max = lw_engine_chunk_rows(b->engine), wanted_max = lw_engine_wanted_max(b->engine);
-    lw_status status = lw_costs_time(&b->exec.real, rows_max, wanted_max, 1, &timings, d);
+    lw_status status = lw_costs_time(&b->exec.real, rows_max, wanted_max, &timings, d);
     if (status != LW_OK) return status;
     lw_core_options options = lw_engine_core_options(b->engine);
     options.costs = timings.rounds.items;
