@@ -1,4 +1,4 @@
-"""`lanewise receipts` and `lanewise bench --url` as users run them: over the shipped model, and over a server."""
+"""`lanewise receipts` and `lanewise bench --url` as users run them: over the shipped models, and over a server."""
 
 import contextlib
 import json
@@ -11,7 +11,8 @@ import pytest
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 OUT = os.environ.get("LW_TEST_OUT", "")
 BINARY = os.path.join(ROOT, OUT, "lanewise") if OUT else os.path.join(ROOT, "build", "lanewise")
-MODEL = os.path.join(ROOT, "models", "lfm3-mlx4")
+MODELS = [os.path.join(ROOT, "models", name) for name in ("lfm3-mlx4", "qwen35-mlx4", "nemotron-mlx4")]
+MODEL = MODELS[0]
 SECONDS = 300
 
 pytestmark = pytest.mark.skipif(not os.path.isdir(MODEL), reason=f"no model at {MODEL}")
@@ -58,8 +59,9 @@ def check_receipts(report, laws):
             assert equal == asked >= 4, receipt
 
 
-def test_the_shipped_model_keeps_every_law():
-    done = lanewise("receipts", MODEL, "--quick", "--json", "--threads", "1")
+@pytest.mark.parametrize("model", MODELS, ids=os.path.basename)
+def test_a_shipped_model_keeps_every_law(model):
+    done = lanewise("receipts", model, "--quick", "--json", "--threads", "1")
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     check_receipts(report, 7)

@@ -195,7 +195,8 @@ static lw_status read_mamba(const lw_config *config, nemo_config *c, lw_diag *d)
         (uint64_t)c->values.count * c->values.width > LW_LIMIT_WIDTH / 4 ||
         (uint64_t)c->keys.count * c->keys.width > LW_LIMIT_WIDTH / 4) {
         return lw_fail(d, LW_BAD_MODEL,
-                       "%s: Mamba-2 of %u heads of %u, %u groups of %u and %u taps has no shape",
+                       "%s: mamba_num_heads %u of mamba_head_dim %u, n_groups %u of ssm_state_size %u and "
+                       "conv_kernel %u have no shape together",
                        lw_config_name(config), c->values.count, c->values.width, c->keys.count, c->keys.width,
                        c->taps);
     }
@@ -232,10 +233,19 @@ static lw_status read_moe(const lw_config *config, nemo_config *c, lw_diag *d)
         r->top_groups == 0 || r->top_groups > r->groups || r->top > r->experts / r->groups * r->top_groups ||
         c->expert_width == 0) {
         return lw_fail(d, LW_BAD_MODEL,
-                       "%s: %u of %u experts of width %u, of %u of %u groups, cannot be chosen",
+                       "%s: num_experts_per_tok %u, n_routed_experts %u, moe_intermediate_size %u, topk_group %u "
+                       "and n_group %u have no shape together",
                        lw_config_name(config), r->top, r->experts, c->expert_width, r->top_groups, r->groups);
     }
     return LW_OK;
+}
+
+static lw_status read_mlp(const lw_config *config, nemo_config *c, lw_diag *d)
+{
+    const lw_status status =
+        lw_config_u32(config, "intermediate_size", NULL, LW_LIMIT_WIDTH, &c->ffn_width, d);
+    if (status != LW_OK || c->ffn_width > 0) return status;
+    return lw_fail(d, LW_BAD_MODEL, "%s: intermediate_size is 0", lw_config_name(config));
 }
 
 static lw_status refuse_variants(const lw_config *config, lw_diag *d)
@@ -277,8 +287,7 @@ static lw_status read_config(const lw_config *config, nemo_config *c, lw_diag *d
     if (status == LW_OK) status = read_kinds(config, c, d);
     if (status == LW_OK && c->has_mamba) status = read_mamba(config, c, d);
     if (status == LW_OK && c->has_moe) status = read_moe(config, c, d);
-    if (status == LW_OK && c->has_mlp)
-        status = lw_config_u32(config, "intermediate_size", NULL, LW_LIMIT_WIDTH, &c->ffn_width, d);
+    if (status == LW_OK && c->has_mlp) status = read_mlp(config, c, d);
     if (status == LW_OK) status = refuse_variants(config, d);
     return status;
 }

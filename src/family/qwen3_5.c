@@ -127,8 +127,8 @@ static lw_status read_rope(lw_config *config, qwen_config *c, lw_diag *d)
     }
     c->turning = (uint32_t)(share * c->dims.head_dim);
     if (c->turning < 2 || c->turning % 2 != 0) {
-        return lw_fail(d, LW_BAD_MODEL, "%s: %u of head_dim %u columns rotate, but they turn in pairs",
-                       lw_config_name(config), c->turning, c->dims.head_dim);
+        return lw_fail(d, LW_BAD_MODEL, "%s: partial_rotary_factor %g: %u of head_dim %u columns rotate, but they turn in pairs",
+                       lw_config_name(config), share, c->turning, c->dims.head_dim);
     }
     return LW_OK;
 }
@@ -153,7 +153,8 @@ static lw_status read_delta(const lw_config *config, qwen_config *c, lw_diag *d)
         (uint64_t)c->keys.count * c->keys.width > LW_LIMIT_WIDTH / 4) {
         return lw_fail(
             d, LW_BAD_MODEL,
-            "%s: linear attention of %u key heads of %u, %u value heads of %u and %u taps has no shape",
+            "%s: linear_num_key_heads %u of linear_key_head_dim %u, linear_num_value_heads %u of "
+            "linear_value_head_dim %u and linear_conv_kernel_dim %u have no shape together",
             lw_config_name(config), c->keys.count, c->keys.width, c->values.count, c->values.width, c->taps);
     }
     return LW_OK;
@@ -180,7 +181,8 @@ static lw_status read_blocks(const lw_config *config, qwen_config *c, lw_diag *d
     if (status != LW_OK) return status;
     if (c->top == 0 || c->top > c->experts || c->expert_width == 0 || c->shared_width == 0) {
         return lw_fail(d, LW_BAD_MODEL,
-                       "%s: %u of %u experts of width %u and a shared one of %u have no shape",
+                       "%s: num_experts_per_tok %u, num_experts %u, moe_intermediate_size %u and "
+                       "shared_expert_intermediate_size %u have no shape together",
                        lw_config_name(config), c->top, c->experts, c->expert_width, c->shared_width);
     }
     return LW_OK;

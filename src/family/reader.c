@@ -58,5 +58,10 @@ lw_status lw_read_attention_dims(const lw_config *config, uint32_t width, lw_att
     if (out->head_dim < 2 || out->head_dim % 2 != 0) {
         return lw_fail(d, LW_BAD_MODEL, "%s: head_dim %u is not even", lw_config_name(config), out->head_dim);
     }
+    if (out->heads * out->head_dim > LW_LIMIT_WIDTH / 4) {
+        return lw_fail(d, LW_BAD_MODEL,
+                       "%s: num_attention_heads %u of head_dim %u are more than %d columns",
+                       lw_config_name(config), out->heads, out->head_dim, LW_LIMIT_WIDTH / 4);
+    }
     return LW_OK;
 }

@@ -27,7 +27,8 @@ lw_wref lw_read_stack(lw_reader *reader, const uint32_t dims[3], const lw_stack_
                       const char *parent);
 
 /* Of attention: num_attention_heads, num_key_value_heads, head_dim (width / heads where the config has none),
- * checked: kv heads divide heads, head_dim is even and at most 2 * LW_ROPE_HALF_MAX. */
+ * checked: kv heads divide heads, head_dim is even and at most 2 * LW_ROPE_HALF_MAX, heads times head_dim at
+ * most LW_LIMIT_WIDTH / 4. */
 typedef struct lw_attention_dims { uint32_t heads, heads_kv, head_dim; } lw_attention_dims;
 lw_status lw_read_attention_dims(const lw_config *config, uint32_t width, lw_attention_dims *out,
                                  lw_diag *d) LW_MUST_USE;

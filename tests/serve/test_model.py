@@ -4,6 +4,7 @@ import concurrent.futures
 import json
 import os
 import shutil
+import struct
 import subprocess
 import sys
 
@@ -17,9 +18,9 @@ CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 QUESTIONS = ["apple banana", "zebra yak", "Count to five.", "Why is the sky blue?"]
 
 
-def start(tmp_path_factory, *flags):
+def start(tmp_path_factory, *flags, model=served.MODEL):
     folder = tmp_path_factory.mktemp("served")
-    command = [served.LANEWISE, "serve", served.MODEL, "--port", "0", "--threads", "1", *flags]
+    command = [served.LANEWISE, "serve", model, "--port", "0", "--threads", "1", *flags]
     return served.Server(command, os.path.join(str(folder), "log"))
 
 
@@ -332,6 +333,37 @@ def test_a_weight_that_is_not_a_number(tmp_path):
         assert events[-1]["error"]["code"] == "broken_logits"
     assert running.get("/health")[0] == 200
     assert running.stop() == 0
+
+
+def reference_prompts(model):
+    """The token ids of a shipped model's reference chats."""
+    with open(os.path.join(model, "ref64.safetensors"), "rb") as file:
+        length = struct.unpack("<Q", file.read(8))[0]
+        header = json.loads(file.read(length))
+        prompts = []
+        for name in ("p0.ids", "p1.ids", "p2.ids"):
+            begin, end = header[name]["data_offsets"]
+            file.seek(8 + length + begin)
+            prompts.append(list(struct.unpack(f"<{(end - begin) // 4}i", file.read(end - begin))))
+    return prompts
+
+
+def test_the_draft_head_of_a_demo_is_worth_its_name(tmp_path_factory):
+    """One draft a round by the model's own head: most are kept, and the replies are those without it."""
+    model = os.path.join(served.ROOT, "models", "qwen35-mlx4")
+    prompts = reference_prompts(model)
+    values = [{"prompt": ids, "max_tokens": 64} for ids in prompts]
+    values += [{"prompt": ids, "max_tokens": 64, "temperature": 0.7, "seed": 5} for ids in prompts]
+    headed = start(tmp_path_factory, "--mtp-drafts", "1", "--context", "1024", "--parallel", "1", model=model)
+    replies = [sha(headed, value, TEXT) for value in values]
+    offered, kept = (headed.metric(f"lanewise_mtp_drafts_{word}_total") for word in ("offered", "kept"))
+    print(f"{kept} of {offered} kept")
+    assert offered >= 20 and kept / offered >= 0.70
+    assert headed.stop() == 0
+    plain = start(tmp_path_factory, "--mtp-drafts", "0", "--context", "1024", "--parallel", "1", model=model)
+    assert [sha(plain, value, TEXT) for value in values] == replies
+    assert plain.metric("lanewise_mtp_drafts_offered_total") == 0
+    assert plain.stop() == 0
 
 
 def test_curl_line_of_the_start(server):

@@ -4,6 +4,8 @@
  * The linker hands this program's calls of the allocating functions to the __wrap_ ones below (see the
  * Makefile), and jansson is given them too. What other libraries allocate inside themselves never fails here.
  */
+#include "family_tiny.h"
+
 #include "api/api.h"
 #include "base/arena.h"
 #include "base/size.h"
@@ -214,13 +216,13 @@ static lw_status open_checkpoint(const void *context, lw_diag *d)
 }
 
 /* A checkpoint without failures; what a family reads of it lives as long as the checkpoint does. */
-static lw_checkpoint *checkpoint_spared(void)
+static lw_checkpoint *checkpoint_spared(const char *dir)
 {
     lw_diag d;
     lw_checkpoint *checkpoint;
     const uint64_t fail_at = memory.fail_at;
     memory.fail_at = 0;
-    if (lw_checkpoint_open(model_dir, &checkpoint, &d) != LW_OK) fail_msg("%s", d.text);
+    if (lw_checkpoint_open(dir, &checkpoint, &d) != LW_OK) fail_msg("%s", d.text);
     memory.fail_at = fail_at;
     return checkpoint;
 }
@@ -236,12 +238,18 @@ static lw_status run_stream(lw_engine *engine, lw_diag *d)
     return status;
 }
 
-/* context: lw_engine_options. The family's record is part of it. */
+typedef struct engine_case {
+    const char *dir;
+    lw_engine_options options;
+} engine_case;
+
+/* context: engine_case. The family's record is part of it. */
 static lw_status open_engine(const void *context, lw_diag *d)
 {
-    lw_checkpoint *const checkpoint = checkpoint_spared();
+    const engine_case *c = context;
+    lw_checkpoint *const checkpoint = checkpoint_spared(c->dir);
     lw_engine *engine = NULL;
-    lw_status status = lw_engine_open(checkpoint, context, &engine, d);
+    lw_status status = lw_engine_open(checkpoint, &c->options, &engine, d);
     assert_true((status == LW_OK) == (engine != NULL));
     if (status == LW_OK) status = run_stream(engine, d);
     lw_engine_close(engine);
@@ -322,20 +330,33 @@ static void a_checkpoint_fails_whole(void **state)
     fail_each("checkpoint", open_checkpoint, NULL);
 }
 
-static void fail_each_of_engine(const char *device)
+static void fail_each_of_engine(const char *what, const char *dir, const char *device)
 {
-    lw_engine_options options = { .device = device, .context = 64, .chunk_rows = 8 };
-    options.device_options.threads = 1;
-    if (strcmp(device, "cpu") == 0) options.device_options.isa = "generic";
+    engine_case c = { .dir = dir, .options = { .device = device, .context = 64, .chunk_rows = 8, .head = true } };
+    c.options.device_options.threads = 1;
+    if (strcmp(device, "cpu") == 0) c.options.device_options.isa = "generic";
     memory.fails_json = false; /* the checkpoint has read all JSON */
-    fail_some(device, open_engine, &options);
+    fail_some(what, open_engine, &c);
 }
 
 static void an_engine_fails_whole(void **state)
 {
     (void)state;
-    fail_each_of_engine("null");
-    fail_each_of_engine("cpu");
+    fail_each_of_engine("engine, null", model_dir, "null");
+    fail_each_of_engine("engine, cpu", model_dir, "cpu");
+}
+
+/* Families with recurrences, experts and draft heads, as tiny models. */
+static void an_engine_of_every_family_fails_whole(void **state)
+{
+    (void)state;
+    const folder qwen = made_qwen_make(&(made_qwen){ .is_mlx = true, .norms = 1.0 });
+    const folder nemotron = made_nemotron_make();
+    fail_each_of_engine("qwen3_5, cpu", qwen.path, "cpu");
+    fail_each_of_engine("nemotron_h, null", nemotron.path, "null");
+    fail_each_of_engine("nemotron_h, cpu", nemotron.path, "cpu");
+    folder_free(&qwen);
+    folder_free(&nemotron);
 }
 
 static void a_tokenizer_fails_whole(void **state)
@@ -435,6 +456,7 @@ int main(void)
         cmocka_unit_test(a_kept_block_is_seen),
         cmocka_unit_test(a_checkpoint_fails_whole),
         cmocka_unit_test(an_engine_fails_whole),
+        cmocka_unit_test(an_engine_of_every_family_fails_whole),
         cmocka_unit_test(a_tokenizer_fails_whole),
         cmocka_unit_test(a_chat_fails_whole),
         cmocka_unit_test(a_conversation_fails_whole),
