@@ -233,8 +233,8 @@ static lw_status read_moe(const lw_config *config, nemo_config *c, lw_diag *d)
         r->top_groups == 0 || r->top_groups > r->groups || r->top > r->experts / r->groups * r->top_groups ||
         c->expert_width == 0) {
         return lw_fail(d, LW_BAD_MODEL,
-                       "%s: num_experts_per_tok %u, n_routed_experts %u, moe_intermediate_size %u, topk_group %u "
-                       "and n_group %u have no shape together",
+                       "%s: num_experts_per_tok %u, n_routed_experts %u, moe_intermediate_size %u, "
+                       "topk_group %u and n_group %u have no shape together",
                        lw_config_name(config), r->top, r->experts, c->expert_width, r->top_groups, r->groups);
     }
     return LW_OK;

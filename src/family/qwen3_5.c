@@ -127,7 +127,9 @@ static lw_status read_rope(lw_config *config, qwen_config *c, lw_diag *d)
     }
     c->turning = (uint32_t)(share * c->dims.head_dim);
     if (c->turning < 2 || c->turning % 2 != 0) {
-        return lw_fail(d, LW_BAD_MODEL, "%s: partial_rotary_factor %g: %u of head_dim %u columns rotate, but they turn in pairs",
+        return lw_fail(d, LW_BAD_MODEL,
+                       "%s: partial_rotary_factor %g: %u of head_dim %u columns rotate, but they turn in "
+                       "pairs",
                        lw_config_name(config), share, c->turning, c->dims.head_dim);
     }
     return LW_OK;

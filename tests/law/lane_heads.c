@@ -1,8 +1,8 @@
-/* The laws of streams whose model brings its own draft head, on the cpu device with the shipped models: chains
- * of every length by the real head, and by a head that is made right, wrong and both in turn; 1, 2, 4 and 8
- * streams, greedy and sampled; resumed, edited, cut short and cancelled. Each reply is the one that lw_generate
- * gives on an engine without the head. The real head's chains run in any case: what is changed is what the
- * device says that they drew.
+/* The laws of streams whose model brings its own draft head, on the cpu device with the shipped models:
+ * chains of every length by the real head, and by a head that is made right, wrong and both in turn; 1, 2, 4
+ * and 8 streams, greedy and sampled; resumed, edited, cut short and cancelled. Each reply is the one that
+ * lw_generate gives on an engine without the head. The real head's chains run in any case: what is changed is
+ * what the device says that they drew.
  */
 #include "base/rng.h"
 #include "lane/core_internal.h"
@@ -31,8 +31,8 @@ typedef struct reply {
     lw_request_counts counts;
 } reply;
 
-/* The device of a core, but for what its chains are said to have drawn, and a clock that counts rounds: chains
- * cost next to nothing, so the deepest are tried whatever this machine is busy with. */
+/* The device of a core, but for what its chains are said to have drawn, and a clock that counts rounds:
+ * chains cost next to nothing, so the deepest are tried whatever this machine is busy with. */
 static struct {
     const lw_device_table *real;
     lw_device_table table;

@@ -1,8 +1,8 @@
 /* The row law of whole models: a row's logits are a function of its own stream's tokens, bit for bit. The
- * shipped checkpoints, with and without their draft heads, on every instruction set of this CPU: any cut of a
- * prompt, any company, any lane, threads, trees, rejected windows over anchors. A head's guesses are rows like
- * others, once the model's own rows have run. Rows are compared by a 64-bit hash of their logits' bytes; a
- * planted control shows that the check can fail.
+ * shipped checkpoints, with and without their draft heads, on every instruction set of this CPU: any cut of
+ * a prompt, any company, any lane, threads, trees, rejected windows over anchors. A head's guesses are rows
+ * like others, once the model's own rows have run. Rows are compared by a 64-bit hash of their logits' bytes;
+ * a planted control shows that the check can fail.
  */
 #include "base/rng.h"
 #include "device/cpu/kernels.h"
@@ -318,7 +318,8 @@ static void check_rejected(bench *b, int32_t ids[LANES][PROMPT_MAX], bits want[L
         chain_rows(b, rows, 0, 2, wrong, WRONG);
         forward(b, rows, WRONG);
         for (uint32_t i = 0; i < WRONG; i++) assert_true(b->rows[i].logits != want[2][p + i].logits);
-        const uint32_t true_rows = chain_rows(b, rows, 0, 2, ids[2], at.end - p < TRUE_MAX ? at.end - p : TRUE_MAX);
+        const uint32_t left = at.end - p;
+        const uint32_t true_rows = chain_rows(b, rows, 0, 2, ids[2], left < TRUE_MAX ? left : TRUE_MAX);
         const uint32_t count = chain_rows(b, rows, true_rows, 3, ids[3], 2);
         forward(b, rows, count);
         expect(b, rows, 0, true_rows, want[2] + p);

@@ -332,7 +332,8 @@ static void a_checkpoint_fails_whole(void **state)
 
 static void fail_each_of_engine(const char *what, const char *dir, const char *device)
 {
-    engine_case c = { .dir = dir, .options = { .device = device, .context = 64, .chunk_rows = 8, .head = true } };
+    engine_case c = { .dir = dir,
+                      .options = { .device = device, .context = 64, .chunk_rows = 8, .head = true } };
     c.options.device_options.threads = 1;
     if (strcmp(device, "cpu") == 0) c.options.device_options.isa = "generic";
     memory.fails_json = false; /* the checkpoint has read all JSON */

@@ -97,7 +97,7 @@ LW_UNUSED static void config_write(const folder *f, const char *base, const char
     json_decref(config);
 }
 
-/* Opens the folder and records its model; *plan is inited, and deinited again where the status is not LW_OK. */
+/* Opens the folder and records its model into *plan; nothing is left of it where the status is not LW_OK. */
 LW_UNUSED static lw_status made_record(const folder *f, const lw_record_options *options, lw_plan *plan,
                                        lw_diag *d)
 {

@@ -139,7 +139,7 @@ static void without_convolutions_the_final_norm_tells(void **state)
 
 /* ---- refusals ---- */
 
-static void what_is_not_served_is_named(void **state)
+static void sizes_that_make_no_model_are_named(void **state)
 {
     (void)state;
     static const refusal all[] = {
@@ -165,6 +165,16 @@ static void what_is_not_served_is_named(void **state)
         { "{'head_dim': 0}", LW_BAD_MODEL, "head_dim", "0" },
         { "{'head_dim': 5000}", LW_BAD_MODEL, "head_dim", "5000" },
         { "{'num_attention_heads': 4096, 'head_dim': 512}", LW_BAD_MODEL, "num_attention_heads", "4096" },
+    };
+    const folder f = made_qwen_make(&(made_qwen){ .norms = 0.0 });
+    refusals_check(&f, made_qwen_config, all, sizeof all / sizeof *all);
+    folder_free(&f);
+}
+
+static void layers_that_are_not_served_are_named(void **state)
+{
+    (void)state;
+    static const refusal all[] = {
         { "{'layer_types': 'all'}", LW_BAD_MODEL, "layer_types", "2" },
         { "{'layer_types': ['full_attention']}", LW_BAD_MODEL, "layer_types", "2" },
         { "{'layer_types': ['full_attention', 'mamba']}", LW_UNSUPPORTED, "layer_types[1]", "mamba" },
@@ -174,7 +184,8 @@ static void what_is_not_served_is_named(void **state)
         { "{'full_attention_interval': 1.5}", LW_BAD_MODEL, "full_attention_interval", "1.5" },
         { "{'rope_parameters': {'rope_type': 'yarn'}}", LW_UNSUPPORTED, "rope_type", "yarn" },
         { "{'rope_parameters': {'rope_type': 4}}", LW_BAD_MODEL, "rope_type", "4" },
-        { "{'rope_parameters': null, 'rope_scaling': {'type': 'yarn'}}", LW_UNSUPPORTED, "rope_type", "yarn" },
+        { "{'rope_parameters': null, 'rope_scaling': {'type': 'yarn'}}", LW_UNSUPPORTED, "rope_type",
+          "yarn" },
         { "{'rope_parameters': {'rope_theta': 1}}", LW_BAD_MODEL, "rope_theta", "1" },
         { "{'rope_parameters': {'partial_rotary_factor': 1.5}}", LW_BAD_MODEL, "partial_rotary_factor",
           "1.5" },
@@ -255,7 +266,8 @@ static void other_spellings_are_read(void **state)
         lw_plan plan;
         lw_diag d = { "" };
         config_write(&f, made_qwen_config, right[i]);
-        if (made_record(&f, &(lw_record_options){ .head = false }, &plan, &d) != LW_OK) fail_msg("%s", d.text);
+        const lw_status status = made_record(&f, &(lw_record_options){ .head = false }, &plan, &d);
+        if (status != LW_OK) fail_msg("%s", d.text);
         assert_int_equal(plan.ropes[0].half, 4);
         lw_plan_deinit(&plan);
     }
@@ -286,7 +298,8 @@ int main(void)
         cmocka_unit_test(states_and_rotation_are_those_of_the_config),
         cmocka_unit_test(norms_are_taken_by_the_layout),
         cmocka_unit_test(without_convolutions_the_final_norm_tells),
-        cmocka_unit_test(what_is_not_served_is_named),
+        cmocka_unit_test(sizes_that_make_no_model_are_named),
+        cmocka_unit_test(layers_that_are_not_served_are_named),
         cmocka_unit_test(missing_tensors_are_listed_together),
         cmocka_unit_test(other_spellings_are_read),
         cmocka_unit_test(end_ids_are_the_union_of_both_configs),
