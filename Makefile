@@ -94,7 +94,7 @@ $(BUILD)/lanewise: $(BUILD)/native/lanewise
 $(OUT)/lanewise: $(OUT)/src/main.o $(LIBRARY)
 	@$(CC) $(LD_FLAGS) -o $@ $^ $(LIBS)
 $(LIBRARY): $(OBJECTS)
-$(PARSERS): $(filter $(foreach f,base model ops family text serve,$(OUT)/src/$(f)/%),$(OBJECTS))
+$(PARSERS): $(filter $(foreach f,base model ops family text api serve,$(OUT)/src/$(f)/%),$(OBJECTS))
 $(LIBRARY) $(PARSERS):
 	@rm -f $@ && ar rcsD $@ $^
 # One object, whose only global names are those of the header.
