@@ -59,8 +59,8 @@ static void every_spelling_of_blocks_is_read(void **state)
         "{'hybrid_override_pattern': null, 'layers_block_type': ['mamba', 'moe', 'attention', 'mlp']}",
         "{'hybrid_override_pattern': null, 'layers_block_type': ['mamba2', 'moe', 'full_attention', 'mlp']}",
         "{'hybrid_override_pattern': null, 'layer_types': ['linear_attention', 'moe', 'attention', 'mlp']}",
-        "{'n_groups': null, 'mamba_n_groups': 1, 'ssm_state_size': null, 'mamba_d_state': 32,"
-        " 'conv_kernel': null, 'mamba_d_conv': 4}",
+        "{'n_groups': null, 'mamba_n_groups': 1, 'conv_kernel': null, 'mamba_d_conv': 4}",
+        "{'ssm_state_size': null, 'mamba_d_state': 32}",
         "{'time_step_limit': [0.001, 0.1], 'norm_eps': 1e-6, 'routed_scaling_factor': 2.5}",
         "{'time_step_limit': null}",
     };
