@@ -97,18 +97,28 @@ LW_UNUSED static void config_write(const folder *f, const char *base, const char
     json_decref(config);
 }
 
-/* Opens the folder and records its model into *plan; nothing is left of it where the status is not LW_OK. */
-LW_UNUSED static lw_status made_record(const folder *f, const lw_record_options *options, lw_plan *plan,
+/* A plan and the checkpoint whose names and tensors it points at. */
+typedef struct recorded {
+    lw_checkpoint *checkpoint;
+    lw_plan plan;
+} recorded;
+
+LW_UNUSED static void recorded_free(recorded *r)
+{
+    lw_plan_deinit(&r->plan);
+    lw_checkpoint_close(r->checkpoint);
+}
+
+/* Opens the folder and records its model; nothing is left to be freed where the status is not LW_OK. */
+LW_UNUSED static lw_status made_record(const folder *f, const lw_record_options *options, recorded *out,
                                        lw_diag *d)
 {
-    lw_checkpoint *checkpoint = NULL;
     const lw_family *family = NULL;
-    if (lw_checkpoint_open(f->path, &checkpoint, d) != LW_OK) fail_msg("%s", d->text);
-    assert_int_equal(lw_plan_init(plan, NULL), LW_OK);
-    lw_status status = lw_family_find(checkpoint, &family, d);
-    if (status == LW_OK) status = family->record(checkpoint, options, plan, d);
-    if (status != LW_OK) lw_plan_deinit(plan);
-    lw_checkpoint_close(checkpoint);
+    if (lw_checkpoint_open(f->path, &out->checkpoint, d) != LW_OK) fail_msg("%s", d->text);
+    assert_int_equal(lw_plan_init(&out->plan, NULL), LW_OK);
+    lw_status status = lw_family_find(out->checkpoint, &family, d);
+    if (status == LW_OK) status = family->record(out->checkpoint, options, &out->plan, d);
+    if (status != LW_OK) recorded_free(out);
     return status;
 }
 
@@ -122,10 +132,10 @@ typedef struct refusal {
 LW_UNUSED static void refusals_check(const folder *f, const char *base, const refusal *all, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        lw_plan plan;
+        recorded r;
         lw_diag d = { "" };
         config_write(f, base, all[i].changes);
-        const lw_status status = made_record(f, &(lw_record_options){ .head = true }, &plan, &d);
+        const lw_status status = made_record(f, &(lw_record_options){ .head = true }, &r, &d);
         if (status != all[i].status)
             fail_msg("%s: %s (%s)", all[i].changes, lw_status_name(status), d.text);
         assert_names(d.text, f->path, "config.json", all[i].key, all[i].value);
@@ -148,14 +158,14 @@ typedef struct op_counts {
 LW_UNUSED static void shipped_counts_check(const char *dir, const op_counts *want, size_t want_count)
 {
     for (int head = 0; head < 2; head++) {
-        lw_plan plan;
+        recorded r;
         lw_diag d = { "" };
         uint32_t counts[LW_OP_COUNT];
         folder f;
         snprintf(f.path, sizeof f.path, "%s", dir);
-        if (made_record(&f, &(lw_record_options){ .head = head == 1 }, &plan, &d) != LW_OK)
+        if (made_record(&f, &(lw_record_options){ .head = head == 1 }, &r, &d) != LW_OK)
             fail_msg("%s", d.text);
-        count_ops(&plan, counts);
+        count_ops(&r.plan, counts);
         uint32_t sum = 0;
         for (size_t i = 0; i < want_count; i++) {
             const uint32_t count = head == 1 ? want[i].headed : want[i].plain;
@@ -164,9 +174,9 @@ LW_UNUSED static void shipped_counts_check(const char *dir, const op_counts *wan
                          count);
             sum += count;
         }
-        assert_int_equal(plan.op_count, sum);
-        assert_int_equal(plan.entry_count, 1 + head);
-        lw_plan_deinit(&plan);
+        assert_int_equal(r.plan.op_count, sum);
+        assert_int_equal(r.plan.entry_count, 1 + head);
+        recorded_free(&r);
     }
 }
 

@@ -37,15 +37,15 @@ static void states_are_those_of_the_config(void **state)
     folder f;
     snprintf(f.path, sizeof f.path, "%s", shipped);
     for (int head = 0; head < 2; head++) {
-        lw_plan plan;
+        recorded r;
         lw_diag d = { "" };
-        assert_int_equal(made_record(&f, &(lw_record_options){ .head = head == 1 }, &plan, &d), LW_OK);
-        assert_int_equal(plan.state_count, 4 * 3 + 2 + 2 * head);
+        assert_int_equal(made_record(&f, &(lw_record_options){ .head = head == 1 }, &r, &d), LW_OK);
+        assert_int_equal(r.plan.state_count, 4 * 3 + 2 + 2 * head);
         /* Convolutions, steps, anchors and keys; the head's hidden rows. */
-        assert_int_equal(plan.reach_count, 4 + head);
-        assert_int_equal(plan.vocab, 4096);
-        assert_int_equal(plan.rope_count, 0);
-        lw_plan_deinit(&plan);
+        assert_int_equal(r.plan.reach_count, 4 + head);
+        assert_int_equal(r.plan.vocab, 4096);
+        assert_int_equal(r.plan.rope_count, 0);
+        recorded_free(&r);
     }
 }
 
@@ -59,25 +59,25 @@ static void every_spelling_of_blocks_is_read(void **state)
         "{'hybrid_override_pattern': null, 'layers_block_type': ['mamba', 'moe', 'attention', 'mlp']}",
         "{'hybrid_override_pattern': null, 'layers_block_type': ['mamba2', 'moe', 'full_attention', 'mlp']}",
         "{'hybrid_override_pattern': null, 'layer_types': ['linear_attention', 'moe', 'attention', 'mlp']}",
-        "{'n_groups': null, 'mamba_n_groups': 1, 'ssm_state_size': null, 'mamba_d_state': 32,"
-        " 'conv_kernel': null, 'mamba_d_conv': 4}",
+        "{'n_groups': null, 'mamba_n_groups': 1, 'conv_kernel': null, 'mamba_d_conv': 4}",
+        "{'ssm_state_size': null, 'mamba_d_state': 32}",
         "{'time_step_limit': [0.001, 0.1], 'norm_eps': 1e-6, 'routed_scaling_factor': 2.5}",
         "{'time_step_limit': null}",
     };
     const folder f = made_nemotron_make();
     for (size_t i = 0; i < sizeof right / sizeof *right; i++) {
-        lw_plan plan;
+        recorded r;
         lw_diag d = { "" };
         uint32_t counts[LW_OP_COUNT];
         config_write(&f, made_nemotron_config, right[i]);
-        if (made_record(&f, &(lw_record_options){ .head = true }, &plan, &d) != LW_OK) fail_msg("%s", d.text);
-        count_ops(&plan, counts);
-        assert_int_equal(plan.entry_count, 2);
+        if (made_record(&f, &(lw_record_options){ .head = true }, &r, &d) != LW_OK) fail_msg("%s", d.text);
+        count_ops(&r.plan, counts);
+        assert_int_equal(r.plan.entry_count, 2);
         assert_int_equal(counts[LW_OP_SSM], 1);
         assert_int_equal(counts[LW_OP_ROUTE], 2);
         assert_int_equal(counts[LW_OP_ATTEND], 2);
         assert_int_equal(counts[LW_OP_RELU2], 2 + 1 + 2);
-        lw_plan_deinit(&plan);
+        recorded_free(&r);
     }
     folder_free(&f);
 }
@@ -85,18 +85,18 @@ static void every_spelling_of_blocks_is_read(void **state)
 static void steps_are_bounded_as_the_config_says(void **state)
 {
     (void)state;
-    lw_plan plan;
+    recorded r;
     const folder f = made_nemotron_make();
     config_write(&f, made_nemotron_config, "{'time_step_limit': [0.25, 0.5]}");
-    assert_int_equal(made_record(&f, &(lw_record_options){ .head = false }, &plan, NULL), LW_OK);
+    assert_int_equal(made_record(&f, &(lw_record_options){ .head = false }, &r, NULL), LW_OK);
     uint32_t found = 0;
-    for (uint32_t i = 0; i < plan.op_count; i++) {
-        if (plan.ops[i].kind != LW_OP_SSM) continue;
+    for (uint32_t i = 0; i < r.plan.op_count; i++) {
+        if (r.plan.ops[i].kind != LW_OP_SSM) continue;
         found++;
-        assert_true(plan.ops[i].p.ssm.step_min == 0.25f && plan.ops[i].p.ssm.step_max == 0.5f);
+        assert_true(r.plan.ops[i].p.ssm.step_min == 0.25f && r.plan.ops[i].p.ssm.step_max == 0.5f);
     }
     assert_int_equal(found, 1);
-    lw_plan_deinit(&plan);
+    recorded_free(&r);
     folder_free(&f);
 }
 
@@ -169,14 +169,14 @@ static void what_is_not_served_is_named(void **state)
 static void missing_tensors_are_listed_together(void **state)
 {
     (void)state;
-    lw_plan plan;
+    recorded r;
     lw_diag d = { "" };
     const folder f = made_nemotron_make();
     config_write(&f, made_nemotron_config, "{'hybrid_override_pattern': 'ME*-M*', 'num_hidden_layers': 6}");
-    assert_int_equal(made_record(&f, &(lw_record_options){ .head = true }, &plan, &d), LW_BAD_MODEL);
+    assert_int_equal(made_record(&f, &(lw_record_options){ .head = true }, &r, &d), LW_BAD_MODEL);
     assert_names(d.text, "layers.4.norm", "layers.4.mixer.in_proj", "layers.4.mixer.A_log");
     config_write(&f, made_nemotron_config, "{'moe_latent_size': 32}");
-    assert_int_equal(made_record(&f, &(lw_record_options){ .head = true }, &plan, &d), LW_BAD_MODEL);
+    assert_int_equal(made_record(&f, &(lw_record_options){ .head = true }, &r, &d), LW_BAD_MODEL);
     assert_names(d.text, "layers.1.mixer.switch_mlp.fc1", "layers.1.mixer.fc1_latent_proj");
     folder_free(&f);
 }
@@ -185,11 +185,11 @@ static void missing_tensors_are_listed_together(void **state)
 static void without_a_head_there_is_one_entry(void **state)
 {
     (void)state;
-    lw_plan plan;
+    recorded r;
     const folder f = made_nemotron_make();
-    assert_int_equal(made_record(&f, &(lw_record_options){ .head = false }, &plan, NULL), LW_OK);
-    assert_int_equal(plan.entry_count, 1);
-    lw_plan_deinit(&plan);
+    assert_int_equal(made_record(&f, &(lw_record_options){ .head = false }, &r, NULL), LW_OK);
+    assert_int_equal(r.plan.entry_count, 1);
+    recorded_free(&r);
     folder_free(&f);
 }
 

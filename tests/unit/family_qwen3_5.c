@@ -38,17 +38,17 @@ static void states_and_rotation_are_those_of_the_config(void **state)
     folder f;
     snprintf(f.path, sizeof f.path, "%s", shipped);
     for (int head = 0; head < 2; head++) {
-        lw_plan plan;
+        recorded r;
         lw_diag d = { "" };
-        assert_int_equal(made_record(&f, &(lw_record_options){ .head = head == 1 }, &plan, &d), LW_OK);
-        assert_int_equal(plan.state_count, 6 * 3 + 2 + 2 * head);
+        assert_int_equal(made_record(&f, &(lw_record_options){ .head = head == 1 }, &r, &d), LW_OK);
+        assert_int_equal(r.plan.state_count, 6 * 3 + 2 + 2 * head);
         /* Convolutions, steps, anchors and keys; the head's hidden rows. */
-        assert_int_equal(plan.reach_count, 4 + head);
-        assert_int_equal(plan.vocab, 4096);
-        assert_int_equal(plan.rope_count, 1);
-        assert_int_equal(plan.ropes[0].half, 8); /* a quarter of 64 columns, in pairs */
-        assert_true(plan.ropes[0].frequency[0] == 1.0);
-        lw_plan_deinit(&plan);
+        assert_int_equal(r.plan.reach_count, 4 + head);
+        assert_int_equal(r.plan.vocab, 4096);
+        assert_int_equal(r.plan.rope_count, 1);
+        assert_int_equal(r.plan.ropes[0].half, 8); /* a quarter of 64 columns, in pairs */
+        assert_true(r.plan.ropes[0].frequency[0] == 1.0);
+        recorded_free(&r);
     }
 }
 
@@ -98,15 +98,15 @@ static void norms_are_taken_by_the_layout(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char notes[1024] = "";
-        lw_plan plan;
+        recorded r;
         lw_diag d = { "" };
         const folder f = made_qwen_make(&cases[i].model);
         const lw_record_options options = { .head = true, .note = keep_note, .context = notes };
-        if (made_record(&f, &options, &plan, &d) != LW_OK) fail_msg("%s", d.text);
-        assert_int_equal(plan.entry_count, 2);
-        scales_check(&plan, &cases[i]);
+        if (made_record(&f, &options, &r, &d) != LW_OK) fail_msg("%s", d.text);
+        assert_int_equal(r.plan.entry_count, 2);
+        scales_check(&r.plan, &cases[i]);
         assert_names(notes, cases[i].note);
-        lw_plan_deinit(&plan);
+        recorded_free(&r);
         folder_free(&f);
     }
 }
@@ -117,7 +117,7 @@ static void without_convolutions_the_final_norm_tells(void **state)
     (void)state;
     for (int is_mlx = 0; is_mlx < 2; is_mlx++) {
         made m = made_begin();
-        lw_plan plan;
+        recorded r;
         lw_diag d = { "" };
         made_tensor(&m, "BF16", 0.0, "64, 64", "model.embed_tokens.weight");
         made_tensor(&m, "BF16", is_mlx, "64", "model.norm.weight");
@@ -126,13 +126,13 @@ static void without_convolutions_the_final_norm_tells(void **state)
         made_qwen_attention(&m, "model.layers.0", is_mlx);
         const folder f = made_end(&m);
         config_write(&f, made_qwen_config, "{'num_hidden_layers': 1, 'layer_types': ['full_attention']}");
-        if (made_record(&f, &(lw_record_options){ .head = true }, &plan, &d) != LW_OK) fail_msg("%s", d.text);
-        assert_int_equal(plan.entry_count, 1); /* it has no head */
-        for (uint32_t i = 0; i < plan.op_count; i++) {
-            if (plan.ops[i].kind != LW_OP_RMS_NORM) continue;
-            assert_int_equal(plan.ops[i].p.norm.scale, is_mlx == 1 ? LW_NORM_ONCE : LW_NORM_UNIT);
+        if (made_record(&f, &(lw_record_options){ .head = true }, &r, &d) != LW_OK) fail_msg("%s", d.text);
+        assert_int_equal(r.plan.entry_count, 1); /* it has no head */
+        for (uint32_t i = 0; i < r.plan.op_count; i++) {
+            if (r.plan.ops[i].kind != LW_OP_RMS_NORM) continue;
+            assert_int_equal(r.plan.ops[i].p.norm.scale, is_mlx == 1 ? LW_NORM_ONCE : LW_NORM_UNIT);
         }
-        lw_plan_deinit(&plan);
+        recorded_free(&r);
         folder_free(&f);
     }
 }
@@ -235,17 +235,17 @@ static void layers_that_are_not_served_are_named(void **state)
 static void missing_tensors_are_listed_together(void **state)
 {
     (void)state;
-    lw_plan plan;
+    recorded r;
     lw_diag d = { "" };
     const folder f = made_qwen_make(&(made_qwen){ .is_mlx = true, .norms = 1.0, .head_norms = 1.0 });
     config_write(&f, made_qwen_config,
                  "{'num_hidden_layers': 3,"
                  " 'layer_types': ['linear_attention', 'full_attention', 'linear_attention']}");
-    assert_int_equal(made_record(&f, &(lw_record_options){ .head = true }, &plan, &d), LW_BAD_MODEL);
+    assert_int_equal(made_record(&f, &(lw_record_options){ .head = true }, &r, &d), LW_BAD_MODEL);
     assert_names(d.text, "layers.2.input_layernorm", "layers.2.linear_attn.in_proj_qkv",
                  "layers.2.linear_attn.A_log");
     config_write(&f, made_qwen_config, "{'intermediate_size': 96, 'linear_conv_kernel_dim': 5}");
-    assert_int_equal(made_record(&f, &(lw_record_options){ .head = true }, &plan, &d), LW_BAD_MODEL);
+    assert_int_equal(made_record(&f, &(lw_record_options){ .head = true }, &r, &d), LW_BAD_MODEL);
     assert_names(d.text, "mlp.gate_proj", "conv1d", "96");
     folder_free(&f);
 }
@@ -263,13 +263,13 @@ static void other_spellings_are_read(void **state)
     };
     const folder f = made_qwen_make(&(made_qwen){ .norms = 0.0 });
     for (size_t i = 0; i < sizeof right / sizeof *right; i++) {
-        lw_plan plan;
+        recorded r;
         lw_diag d = { "" };
         config_write(&f, made_qwen_config, right[i]);
-        const lw_status status = made_record(&f, &(lw_record_options){ .head = false }, &plan, &d);
+        const lw_status status = made_record(&f, &(lw_record_options){ .head = false }, &r, &d);
         if (status != LW_OK) fail_msg("%s", d.text);
-        assert_int_equal(plan.ropes[0].half, 4);
-        lw_plan_deinit(&plan);
+        assert_int_equal(r.plan.ropes[0].half, 4);
+        recorded_free(&r);
     }
     folder_free(&f);
 }
