@@ -16,6 +16,7 @@
 #include "base/size.h"
 
 #include <errno.h>
+#include <fenv.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -167,7 +168,6 @@ lw_status lw_pool_open(unsigned thread_count, void (*setup)(void), lw_pool **out
     LW_ASSERT(pthread_mutex_init(&pool->mutex, NULL) == 0);
     LW_ASSERT(pthread_cond_init(&pool->generation.moved, NULL) == 0);
     LW_ASSERT(pthread_cond_init(&pool->pending.moved, NULL) == 0);
-    if (setup != NULL) setup();
     for (unsigned part = 1; part < threads; part++) {
         worker *w = &pool->workers[part - 1];
         *w = (worker){ .claimed = 0, .pool = pool, .part = part, .pinned = threads <= allowed };
@@ -202,23 +202,31 @@ unsigned lw_pool_threads(const lw_pool *pool)
     return pool->threads;
 }
 
-void lw_pool_run(lw_pool *pool, lw_pool_fn *fn, void *context)
+/* The caller's own part, and those that nobody else has begun. */
+static void run_parts(lw_pool *pool, lw_pool_fn *fn, void *context, unsigned generation)
 {
-    LW_ASSERT(fn != NULL);
-    if (pool->threads == 1) {
-        fn(context, 0, 1);
-        return;
-    }
-    pool->fn = fn;
-    pool->context = context;
-    atomic_store(&pool->pending.value, pool->threads - 1);
-    const unsigned generation = atomic_fetch_add(&pool->generation.value, 1) + 1;
-    gate_wake(pool, &pool->generation);
     fn(context, 0, pool->threads);
     for (unsigned part = 1; part < pool->threads; part++) {
         if (!claim(&pool->workers[part - 1], generation)) continue;
         fn(context, part, pool->threads);
         atomic_fetch_sub(&pool->pending.value, 1);
     }
+}
+
+void lw_pool_run(lw_pool *pool, lw_pool_fn *fn, void *context)
+{
+    fenv_t kept;
+    LW_ASSERT(fn != NULL);
+    pool->fn = fn;
+    pool->context = context;
+    atomic_store(&pool->pending.value, pool->threads - 1);
+    const unsigned generation = atomic_fetch_add(&pool->generation.value, 1) + 1;
+    gate_wake(pool, &pool->generation);
+    if (pool->setup != NULL) {
+        fegetenv(&kept);
+        pool->setup();
+    }
+    run_parts(pool, fn, context, generation);
+    if (pool->setup != NULL) fesetenv(&kept);
     gate_wait(pool, &pool->pending, 0, true);
 }

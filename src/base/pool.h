@@ -2,7 +2,7 @@
  * statically by part; part i is thread i's, but one that has not begun its part when the caller is through
  * with part 0 leaves it to the caller, so that a thread whose CPU is busy with something else holds nobody
  * up. So no result may depend on the thread, only on the part. Idle threads spin for a bounded time and then
- * sleep. Owned and run by one thread.
+ * sleep. Run by one thread at a time.
  */
 #ifndef LW_BASE_POOL_H
 #define LW_BASE_POOL_H
@@ -14,8 +14,9 @@ typedef void lw_pool_fn(void *context, unsigned part, unsigned parts);
 
 enum { LW_POOL_THREADS_MAX = 256 };
 
-/* thread_count 0: as many as the CPUs that this process may run on. setup (may be NULL) runs once on every
- * thread before its first work, the caller's included: floating-point modes are set there. */
+/* thread_count 0: as many as the CPUs that this process may run on. setup (may be NULL) sets floating-point
+ * modes: it runs once on every thread of the pool, and around each run on the caller, which gets back the
+ * modes that it had. */
 lw_status lw_pool_open(unsigned thread_count, void (*setup)(void), lw_pool **out, lw_diag *d) LW_MUST_USE;
 void lw_pool_close(lw_pool *pool);
 unsigned lw_pool_threads(const lw_pool *pool);

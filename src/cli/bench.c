@@ -71,7 +71,7 @@ static const char bench_summary[] =
     "Measures prompt and reply tokens a second, the memory that a loaded model takes, and the share\n"
     "of this machine's read bandwidth (measured in the same run) that decoding uses. --synth takes no\n"
     "MODEL: random weights at the shape of a real checkpoint; only a header is written (under /tmp,\n"
-    "removed at once), the weights are made in memory.";
+    "removed at once), the weights are made in memory. Shapes:\n" LW_SYNTH_SHAPES;
 
 static const char bench_examples[] =
     "  lanewise bench models/lfm3-mlx4\n"
@@ -494,7 +494,7 @@ static size_t bench_options(bench *b, lw_option *table)
           .text = &b->url,
           .help = "also measure the server at http://HOST:PORT that serves this MODEL" },
         { .name = "api-key", .value = "KEY", .text = &b->api_key, .help = "with --url: the server's key" },
-        { .name = "synth", .value = "SHAPE", .text = &b->synth_name, .help = LW_SYNTH_SHAPES },
+        { .name = "synth", .value = "SHAPE", .text = &b->synth_name, .help = "one of the shapes above" },
         { .name = "drafts",
           .flag = &b->drafts,
           .help = "with --synth: also decode with drafts of the draft head, of which 90, 70 and 0 % are "

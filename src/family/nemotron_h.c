@@ -165,7 +165,7 @@ static lw_status read_step_limit(const lw_config *config, nemo_config *c, lw_dia
     const bool is_right = limit == NULL || (json_is_array(limit) && json_array_size(limit) == 2 &&
                                             lw_config_number(json_array_get(limit, 0), &low) &&
                                             lw_config_number(json_array_get(limit, 1), &high));
-    if (!is_right || !(low >= 0.0 && low <= high)) {
+    if (!is_right || !(low >= 0.0 && low <= high && isfinite(low))) {
         return lw_fail(d, LW_BAD_MODEL, "%s: time_step_limit is not [low, high] with 0 <= low <= high",
                        lw_config_name(config));
     }
@@ -229,6 +229,10 @@ static lw_status read_moe(const lw_config *config, nemo_config *c, lw_diag *d)
     if (status != LW_OK) return status;
     if (shared == 0) c->shared_width = 0;
     r->scale = (float)scale;
+    if (!(r->scale > 0.0f) || !isfinite(r->scale)) {
+        return lw_fail(d, LW_BAD_MODEL, "%s: routed_scaling_factor %g is no positive number",
+                       lw_config_name(config), scale);
+    }
     if (r->top == 0 || r->groups == 0 || r->experts == 0 || r->experts % r->groups != 0 ||
         r->top_groups == 0 || r->top_groups > r->groups || r->top > r->experts / r->groups * r->top_groups ||
         c->expert_width == 0) {
@@ -251,9 +255,16 @@ static lw_status read_mlp(const lw_config *config, nemo_config *c, lw_diag *d)
 static lw_status refuse_variants(const lw_config *config, lw_diag *d)
 {
     const char *mlp = NULL, *mamba = NULL;
+    const uint32_t none = 0;
+    uint32_t window = 0;
     lw_status status = lw_config_text(config, "mlp_hidden_act", "relu2", &mlp, d);
+    if (status == LW_OK) status = lw_config_u32(config, "sliding_window", &none, UINT32_MAX, &window, d);
     if (status == LW_OK) status = lw_config_text(config, "mamba_hidden_act", "silu", &mamba, d);
     if (status != LW_OK) return status;
+    if (window != 0) {
+        return lw_fail(d, LW_UNSUPPORTED, "%s: sliding_window %u; attention over all positions is served",
+                       lw_config_name(config), window);
+    }
     if (strcmp(mlp, "relu2") != 0 || strcmp(mamba, "silu") != 0) {
         return lw_fail(d, LW_UNSUPPORTED,
                        "%s: mlp_hidden_act %s and mamba_hidden_act %s; served are relu2 and silu",

@@ -180,7 +180,15 @@ static lw_status read_blocks(const lw_config *config, qwen_config *c, lw_diag *d
         status = lw_config_u32(config, "shared_expert_intermediate_size", NULL, LW_LIMIT_WIDTH,
                                &c->shared_width, d);
     }
+    bool normalised = true;
+    if (status == LW_OK) status = lw_config_bool(config, "norm_topk_prob", true, &normalised, d);
     if (status != LW_OK) return status;
+    if (!normalised || json_array_size(lw_config_get(config, "mlp_only_layers")) > 0) {
+        return lw_fail(d, LW_UNSUPPORTED,
+                       "%s: norm_topk_prob false or mlp_only_layers with entries; served are "
+                       "true and none",
+                       lw_config_name(config));
+    }
     if (c->top == 0 || c->top > c->experts || c->expert_width == 0 || c->shared_width == 0) {
         return lw_fail(d, LW_BAD_MODEL,
                        "%s: num_experts_per_tok %u, num_experts %u, moe_intermediate_size %u and "

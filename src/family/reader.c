@@ -55,13 +55,15 @@ lw_status lw_read_attention_dims(const lw_config *config, uint32_t width, lw_att
     const uint32_t dim_default = width / out->heads;
     status = lw_config_u32(config, "head_dim", &dim_default, 2 * LW_ROPE_HALF_MAX, &out->head_dim, d);
     if (status != LW_OK) return status;
-    if (out->head_dim < 2 || out->head_dim % 2 != 0) {
-        return lw_fail(d, LW_BAD_MODEL, "%s: head_dim %u is not even", lw_config_name(config), out->head_dim);
-    }
-    if (out->heads * out->head_dim > LW_LIMIT_WIDTH / 4) {
+    if (out->head_dim < 2 || out->head_dim % 2 != 0 || out->head_dim > 2 * LW_ROPE_HALF_MAX) {
         return lw_fail(d, LW_BAD_MODEL,
-                       "%s: num_attention_heads %u of head_dim %u are more than %d columns",
-                       lw_config_name(config), out->heads, out->head_dim, LW_LIMIT_WIDTH / 4);
+                       "%s: head_dim %u (hidden_size / num_attention_heads where it is not given) "
+                       "must be even and from 2 to %d",
+                       lw_config_name(config), out->head_dim, 2 * LW_ROPE_HALF_MAX);
+    }
+    if ((uint64_t)out->heads * out->head_dim > LW_LIMIT_WIDTH / 2) {
+        return lw_fail(d, LW_BAD_MODEL, "%s: num_attention_heads %u of head_dim %u are wider than %d",
+                       lw_config_name(config), out->heads, out->head_dim, LW_LIMIT_WIDTH / 2);
     }
     return LW_OK;
 }

@@ -4,6 +4,7 @@
 
 #include "base/limits.h"
 
+#include <fenv.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -463,7 +464,10 @@ static bool lanes_are_paused(const lw_core *core)
 
 bool lw_core_round(lw_core *core)
 {
+    fenv_t kept; /* of a host that may have changed how its threads round */
     LW_ASSERT(!core->is_in_round);
+    fegetenv(&kept);
+    fesetenv(FE_DFL_ENV);
     core->is_in_round = true;
     lw__round *round = &core->round;
     lw__seats_fill(core);
@@ -485,5 +489,6 @@ bool lw_core_round(lw_core *core)
     }
     LW_ASSERT(works || core->queue_count == 0 || lanes_are_paused(core));
     core->is_in_round = false;
+    fesetenv(&kept);
     return works;
 }

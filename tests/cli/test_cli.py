@@ -140,7 +140,7 @@ def test_version():
     (["tokenize"], "tokenize needs MODEL"),
     (["devices", "x"], "devices takes no argument"),
     (["bench"], "give either MODEL or --synth SHAPE"),
-    (["bench", "--synth", "lfm9-4bit"], '--synth takes lfm3-1.7b'),
+    (["bench", "--synth", "lfm9-4bit"], 'no synthetic model "lfm9-4bit"'),
     (["bench", "m", "--reps", "2"], "--reps takes a whole number from 3 to"),
     (["check", "m", "--context"], "--context needs a value"),
 ])

@@ -164,6 +164,8 @@ static void sizes_that_make_no_model_are_named(void **state)
         { "{'head_dim': 33}", LW_BAD_MODEL, "head_dim", "33" },
         { "{'head_dim': 0}", LW_BAD_MODEL, "head_dim", "0" },
         { "{'head_dim': 5000}", LW_BAD_MODEL, "head_dim", "5000" },
+        { "{'head_dim': null, 'hidden_size': 16384}", LW_BAD_MODEL, "head_dim",
+          "must be even and from 2 to 1024" },
         { "{'num_attention_heads': 4096, 'head_dim': 512}", LW_BAD_MODEL, "num_attention_heads", "4096" },
     };
     const folder f = made_qwen_make(&(made_qwen){ .norms = 0.0 });

@@ -243,7 +243,7 @@ static void trace_op(const op_run *run)
     const lw_op *op = run->op;
     if (exec->trace.row == NULL || op->out.index == LW_NONE) return;
     const lw_value *v = value_of(exec, op->out);
-    for (uint32_t r = 0; r < run->rows; r++) {
+    for (uint32_t r = 0; r < vectors_of(run, op->out); r++) {
         const size_t at = r * stride_of(exec, op->out);
         const float *row = exec->trace_row;
         if (v->type == LW_TYPE_F32) {
