@@ -34,12 +34,11 @@ void lw_weight_format(const lw_weight *weight, char text[32])
     char bits[12] = "";
     if (weight->map == LW_MAP_INTEGER || weight->map == LW_MAP_TABLE16)
         snprintf(bits, sizeof bits, "%u", (unsigned)weight->code_bits);
-    int bytes;
-    if (weight->group == 0) bytes = snprintf(text, 32, "%s%s", facts->name, bits);
-    else if (weight->group_rows > 1)
-        bytes = snprintf(text, 32, "%s%s block %ux%u", facts->name, bits, (unsigned)weight->group_rows,
-                         (unsigned)weight->group);
-    else bytes = snprintf(text, 32, "%s%s group %u", facts->name, bits, (unsigned)weight->group);
+    char shape[32] = "";
+    if (weight->group_rows > 1)
+        snprintf(shape, sizeof shape, " block %ux%u", (unsigned)weight->group_rows, (unsigned)weight->group);
+    else if (weight->group != 0) snprintf(shape, sizeof shape, " group %u", (unsigned)weight->group);
+    const int bytes = snprintf(text, 32, "%.5s%.3s%.22s", facts->name, bits, shape);
     LW_ASSERT(bytes > 0);
 }
 
