@@ -4,6 +4,7 @@
  * check can fail.
  */
 #include "base/rng.h"
+#include "device/cpu/cpu.h"
 #include "device/cpu/kernels.h"
 #include "device/device.h"
 #include "family/family.h"
@@ -50,7 +51,7 @@ static void bench_open(bench *b, const char *isa, uint32_t threads)
 {
     lw_diag d = { "" };
     const lw_family *family = NULL;
-    *b = (bench){ .table = lw_device_find("cpu") };
+    *b = (bench){ .table = &lw_device_cpu };
     if (lw_checkpoint_open("models/lfm3-mlx4", &b->checkpoint, &d) != LW_OK) fail_msg("%s", d.text);
     assert_int_equal(lw_plan_init(&b->plan, NULL), LW_OK);
     if (lw_family_find(b->checkpoint, &family, &d) != LW_OK) fail_msg("%s", d.text);
