@@ -1,14 +1,14 @@
 # The xpu device's kernels, and the emulated device that runs them on this processor: x86-64 alone, the kernels
 # by clang alone. The device itself needs nothing of it: it opens Level Zero at run time. Read by the Makefile.
 EMULATED := $(OUT)/libze_lanewise_cpu.so
-EMULATED_KERNELS := $(OUT)/xpu/kernels_cpu.so
+EMULATED_MODULES := $(OUT)/xpu/kernels_cpu.so $(OUT)/xpu/probe_cpu.so
 XPU_KERNELS := $(sort $(wildcard src/device/xpu/kernels/*.cl))
 XPU_HEADERS := $(wildcard src/device/xpu/kernels/*.h) src/device/xpu/kargs.h
 EMULATED_HEADERS := $(wildcard tests/xpu/*.h) src/device/xpu/ze_abi.h src/device/xpu/ze.list
 CLANG_CL := $(firstword $(shell command -v clang clang-14 clang-15 clang-16))
 XPU_TESTS := $(filter $(OUT)/tests/unit/xpu_% $(OUT)/tests/law/xpu_%,$(TESTS))
 ifeq ($(shell uname -m),x86_64)
-$(XPU_TESTS) check programs: | $(EMULATED) $(if $(and $(CLANG_CL),$(call has_all,avx2 fma)),$(EMULATED_KERNELS))
+$(XPU_TESTS) check programs: | $(EMULATED) $(if $(and $(CLANG_CL),$(call has_all,avx2 fma)),$(EMULATED_MODULES))
 endif
 
 # Fibers switch stacks under the sanitizers' feet: this library and its kernels are never instrumented.
@@ -32,7 +32,10 @@ $(OUT)/xpu/%.o: tests/xpu/%.cl $(XPU_HEADERS) $(EMULATED_HEADERS)
 $(OUT)/xpu/emulated_glue.o: tests/xpu/emulated_glue.c $(EMULATED_HEADERS)
 	@mkdir -p $(@D)
 	@$(CC) $(EMULATED_FLAGS) -c -o $@ $<
-$(EMULATED_KERNELS): $(XPU_KERNELS:src/device/xpu/kernels/%.cl=$(OUT)/xpu/%.o) $(OUT)/xpu/emulated_glue.o
+$(OUT)/xpu/kernels_cpu.so: $(XPU_KERNELS:src/device/xpu/kernels/%.cl=$(OUT)/xpu/%.o)
+$(OUT)/xpu/probe_cpu.so: $(OUT)/xpu/probe.o
+$(EMULATED_MODULES): $(OUT)/xpu/emulated_glue.o
 	@$(CC) -shared -Wl,--no-undefined,--allow-multiple-definition -o $@ $^ -lm
+
 # Whose entries may be hidden there; see the program.
 $(OUT)/tests/unit/xpu_device: private LD_FLAGS += -Wl,--wrap=dlsym
