@@ -139,7 +139,7 @@ $(OUT)/tests/fuzz/fuzz_%: $(OUT)/tests/fuzz/fuzz_%.o $(PARSERS)
 	@$(CC) $(LD_FLAGS) -fsanitize=fuzzer -o $@ $^ $(LIBS)
 $(OUT)/tools/%: $(OUT)/tools/%.o $(LIBRARY)
 	@$(CC) $(LD_FLAGS) -o $@ $^ $(LIBS)
-
+include src/device/xpu/xpu.mk
 # ---------------------------------------------------------------- tests
 RUN = LW_TEST_OUT=$(OUT) tests/run --canaries $(OUT)/tests/canary --jobs $(TEST_JOBS)
 once = $(filter-out $(PER_ISA),$(1)) \
@@ -209,7 +209,7 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 	@sed -n 's/^# \(Variables: .*\)/\n\1/p; s/^# \(EXTRA=.*\)/\1/p' Makefile
 
-deps: ## installs missing packages with apt (YES=1: without asking; DEPS=ci: clang too)
+deps: ## installs missing packages with apt (YES=1: without asking; DEPS=ci or xpu: more)
 	@YES=$(YES) tools/deps build test $(DEPS)
 
 demo: ## installs, builds and talks to the small model that ships with the source

@@ -53,7 +53,7 @@ typedef struct lw_model lw_model;
 
 typedef struct lw_model_options {
     uint32_t struct_bytes;        /* sizeof(lw_model_options), so that later versions can grow it */
-    const char *device;           /* NULL: "cpu" */
+    const char *device;           /* NULL: "cpu"; "xpu:1" names one of several */
     const char *isa;              /* NULL: the best that this CPU runs */
     uint32_t threads;             /* 0: as many as the CPUs of this process */
     uint32_t lanes;               /* replies at once; 0: as many as fit, at most 8 */
@@ -73,6 +73,8 @@ typedef struct lw_model_options {
     const char *costs_dir;        /* keeps what rounds were timed to take; NULL: timed at each open */
     int32_t mtp_drafts; /* of a window's drafts, those that the model's own draft head (MTP) may make,
                            at most 16; negative: 5; 0: none, and the head is not loaded */
+    const char *ze_loader;        /* xpu: the library of Level Zero's loader; NULL: libze_loader.so.1 */
+    const char *xpu_kernels;      /* xpu: a module of its kernels; NULL: none */
 } lw_model_options;
 
 /* Every option at its default; to be changed member by member. */

@@ -33,7 +33,8 @@ static int print_help(void)
     for (size_t i = 0; i < VERB_COUNT; i++) printf("  %-10s %s\n", verbs[i].name, verbs[i].text);
     fputs("\n`lanewise VERB --help` lists the options of a verb, with examples.\n"
           "--version prints the version. NO_COLOR in the environment switches colours off; LANEWISE_API_KEY\n"
-          "holds keys for `serve`, separated by commas.\n"
+          "holds keys for `serve`, separated by commas. LANEWISE_ZE_LOADER is the library of Level Zero's\n"
+          "loader (libze_loader.so.1), LANEWISE_XPU_KERNELS a module of kernels for the xpu device.\n"
           "Exit codes: 0 done, 1 failed, 2 wrong usage, 130 ended by Ctrl-C.\n",
           stdout);
     return LW_EXIT_OK;
@@ -71,6 +72,8 @@ int main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN);
     lw_term term = lw_term_make(getenv("NO_COLOR"));
     term.api_keys = getenv("LANEWISE_API_KEY");
+    term.ze_loader = getenv("LANEWISE_ZE_LOADER");
+    term.xpu_kernels = getenv("LANEWISE_XPU_KERNELS");
     term.cache_home = getenv("XDG_CACHE_HOME");
     term.home = getenv("HOME");
     exit(lw_out_finish(dispatch(&term, argc, argv)));

@@ -11,6 +11,7 @@
 #ifndef LW_API_API_H
 #define LW_API_API_H
 
+#include "device/device.h"
 #include "api/api_messages.h"
 #include "base/status.h"
 #include "family/family.h"
@@ -104,7 +105,7 @@ struct lw_model {
     size_t end_id_count;
     int32_t think_open_id, think_close_id; /* -1: the vocabulary has none */
     uint32_t token_bytes_max;    /* of the longest token's text */
-    char device[128], format[32];
+    char device[LW_DEVICE_TEXT_BYTES], format[32];
 };
 
 /* ---- replies ---- */

@@ -38,7 +38,8 @@ static lw_status engine_open(lw__lanes *lanes, const lw_model *model, lw_diag *d
     const lw_model_options *options = &model->options;
     const lw_engine_options engine = {
         .device = options->device,
-        .device_options = { .threads = options->threads, .isa = options->isa },
+        .device_options = { .threads = options->threads, .isa = options->isa,
+                            .ze_loader = options->ze_loader, .xpu_kernels = options->xpu_kernels },
         .lanes = options->lanes,
         .context = options->context,
         .chunk_rows = chunk_rows_of(options),
@@ -56,7 +57,7 @@ static lw_status engine_open(lw__lanes *lanes, const lw_model *model, lw_diag *d
  * next load times them again. */
 static lw_status costs_find(const lw__lanes *lanes, const char *dir, lw_timings *timings, lw_diag *d)
 {
-    char key[LW_COSTS_KEY_CHARS + 1], text[128];
+    char key[LW_COSTS_KEY_CHARS + 1], text[LW_DEVICE_TEXT_BYTES];
     const uint32_t rows = lw_engine_chunk_rows(lanes->engine), context = lw_engine_context(lanes->engine);
     const uint32_t rows_max = rows < context ? rows : context;
     const uint32_t wanted_max = lw_engine_wanted_max(lanes->engine);

@@ -57,7 +57,7 @@ typedef struct spread {
 } spread;
 
 typedef struct results {
-    char device[128];
+    char device[LW_DEVICE_TEXT_BYTES];
     spread prompt, decode;   /* tokens a second */
     spread reads;            /* bytes a second */
     double share;            /* of the read bandwidth, that decoding uses */
@@ -123,7 +123,8 @@ static lw_status open_synth(bench *b, const lw_term *term, lw_diag *d)
     if (status == LW_OK) status = scales_make(b, d);
     if (status != LW_OK) return status;
     const lw_engine_options options = {
-        .device_options = { .threads = b->load.threads, .isa = b->load.isa },
+        .device = b->load.device,
+        .device_options = lw_load_device_options(&b->load, term),
         .lanes = 1,
         .context = b->load.context,
         .chunk_rows = b->load.chunk,

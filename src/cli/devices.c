@@ -8,9 +8,9 @@
 #include <unistd.h>
 
 static const char devices_summary[] =
-    "Lists the devices of this build and whether they open on this machine, the instruction sets that\n"
-    "its processor offers to the cpu device (the best comes last and is the default), threads and\n"
-    "memory.";
+    "Lists the devices of this build and whether they open on this machine, by the names that --device\n"
+    "takes, the instruction sets that its processor offers to the cpu device (the best comes last and is\n"
+    "the default), threads and memory.";
 
 static const char devices_examples[] = "  lanewise devices\n"
                                        "  lanewise devices --json\n";
@@ -32,35 +32,64 @@ static uint64_t memory_bytes(void)
 }
 
 /* True if the device opens with these options; then what it says of itself and its free memory. */
-static bool try_device(const lw_device_table *table, const lw_device_options *options, char text[128],
-                       uint64_t *free_bytes, lw_diag *d)
+static bool try_device(const lw_device_table *table, const lw_device_options *options,
+                       char text[LW_DEVICE_TEXT_BYTES], uint64_t *free_bytes, lw_diag *d)
 {
     lw_device *device = NULL;
     if (table->open(options, &device, d) != LW_OK) return false;
-    table->describe(device, text, 128);
+    table->describe(device, text, LW_DEVICE_TEXT_BYTES);
     *free_bytes = table->free_bytes(device);
     table->close(device);
     return true;
 }
 
-static json_t *device_object(const lw_device_table *table)
+static json_t *absent_object(const char *name, const lw_diag *d)
 {
-    char text[128];
+    return json_pack("{s:s, s:b, s:s}", "name", name, "opens", 0, "why", d->text);
+}
+
+static json_t *device_object(const lw_device_table *table, const lw_device_options *options, const char *name)
+{
+    char text[LW_DEVICE_TEXT_BYTES];
     uint64_t free_bytes = 0;
     lw_diag d;
-    if (!try_device(table, &(lw_device_options){ .threads = 0 }, text, &free_bytes, &d)) {
-        return json_pack("{s:s, s:b, s:s}", "name", table->name, "opens", 0, "why", d.text);
+    if (!try_device(table, options, text, &free_bytes, &d)) return absent_object(name, &d);
+    return json_pack("{s:s, s:b, s:s, s:I}", "name", name, "opens", 1, "description", text, "free_bytes",
+                     (json_int_t)free_bytes);
+}
+
+/* Every device of a kind; where there is none, why. */
+static void list_kind(const lw_device_table *table, const lw_term *term, json_t *list)
+{
+    lw_device_options options = { .ze_loader = term->ze_loader, .xpu_kernels = term->xpu_kernels };
+    uint32_t count = 0;
+    lw_diag d;
+    if (table->count == NULL) {
+        json_array_append_new(list, device_object(table, &options, table->name));
+        return;
     }
-    return json_pack("{s:s, s:b, s:s, s:I}", "name", table->name, "opens", 1, "description", text,
-                     "free_bytes", (json_int_t)free_bytes);
+    if (table->count(&options, &count, &d) != LW_OK) {
+        json_array_append_new(list, absent_object(table->name, &d));
+        return;
+    }
+    /* Opening where there is none says so. */
+    if (count == 0) json_array_append_new(list, device_object(table, &options, table->name));
+    for (uint32_t i = 0; i < count; i++) {
+        char which[16], name[32];
+        snprintf(which, sizeof which, "%u", i);
+        snprintf(name, sizeof name, "%s:%s", table->name, which);
+        options.which = which;
+        json_array_append_new(list, device_object(table, &options, name));
+    }
 }
 
 static json_t *isa_list(void)
 {
     json_t *list = json_array();
-    const lw_device_table *cpu = lw_device_find("cpu");
+    const char *which;
+    const lw_device_table *cpu = lw_device_find("cpu", &which);
     for (size_t i = 0; i < ISA_COUNT && cpu != NULL; i++) {
-        char text[128];
+        char text[LW_DEVICE_TEXT_BYTES];
         uint64_t free_bytes;
         const lw_device_options options = { .threads = 1, .isa = isas[i] };
         if (try_device(cpu, &options, text, &free_bytes, NULL))
@@ -97,7 +126,6 @@ static void print_plain(const json_t *object)
 
 int lw_verb_devices(const lw_term *term, int argc, char **argv)
 {
-    (void)term;
     bool json = false;
     const lw_option options[] = { { .name = "json", .flag = &json, .help = "one JSON object" } };
     const lw_usage usage = {
@@ -112,8 +140,7 @@ int lw_verb_devices(const lw_term *term, int argc, char **argv)
     int code = LW_EXIT_OK;
     if (!lw_options_ready(&usage, argc, argv, &arguments, &code)) return code;
     json_t *devices = json_array();
-    for (size_t i = 0; lw_devices[i] != NULL; i++)
-        json_array_append_new(devices, device_object(lw_devices[i]));
+    for (size_t i = 0; lw_devices[i] != NULL; i++) list_kind(lw_devices[i], term, devices);
     json_t *object = json_pack("{s:o, s:o, s:I, s:I}", "devices", devices, "isas", isa_list(), "threads",
                                (json_int_t)thread_count(), "memory_bytes", (json_int_t)memory_bytes());
     if (object == NULL) return lw_term_error("no memory for the list");

@@ -24,6 +24,10 @@ size_t lw_load_options_table(lw_load_options *load, lw_option table[LW_LOAD_OPTI
           .text = &load->isa,
           .choices = "generic|avx2|avx512|avx512f|avx512bf16",
           .help = "instruction set; default: the best of this CPU" },
+        { .name = "device",
+          .value = "NAME",
+          .text = &load->device,
+          .help = "what computes, as `lanewise devices` names it; default: cpu" },
         { .name = "context",
           .value = "N",
           .u32 = &load->context,
@@ -39,6 +43,12 @@ size_t lw_load_options_table(lw_load_options *load, lw_option table[LW_LOAD_OPTI
     };
     memcpy(table, options, sizeof options);
     return LW_LOAD_OPTIONS_COUNT;
+}
+
+lw_device_options lw_load_device_options(const lw_load_options *load, const lw_term *term)
+{
+    return (lw_device_options){ .threads = load->threads, .isa = load->isa, .ze_loader = term->ze_loader,
+                                .xpu_kernels = term->xpu_kernels };
 }
 
 lw_status lw_path_join(char text[LW_PATH_BYTES], const char *dir, const char *file, lw_diag *d)
@@ -84,7 +94,8 @@ lw_status lw_load_engine(lw_loaded *loaded, const lw_load_options *options, cons
 {
     lw_progress_line line = lw_progress_line_make(term, "loading");
     const lw_engine_options engine_options = {
-        .device_options = { .threads = options->threads, .isa = options->isa },
+        .device = options->device,
+        .device_options = lw_load_device_options(options, term),
         .lanes = 1,
         .context = options->context,
         .chunk_rows = options->chunk,

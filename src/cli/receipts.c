@@ -119,6 +119,9 @@ static int receipts_model(const receipts_run *run, const char *dir)
     const lw_receipt_model_options options = {
         .dir = dir,
         .isa = run->load.isa,
+        .device = run->load.device,
+        .ze_loader = run->term.ze_loader,
+        .xpu_kernels = run->term.xpu_kernels,
         .threads = run->load.threads,
         .context = run->load.context,
         .chunk_rows = run->load.chunk,

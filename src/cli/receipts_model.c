@@ -43,6 +43,9 @@ static lw_status model_turn(void *context, lw_way way, lw_diag *d)
     lw_model_options_init(&options);
     options.threads = m->options->threads;
     options.isa = m->options->isa;
+    options.device = m->options->device;
+    options.ze_loader = m->options->ze_loader;
+    options.xpu_kernels = m->options->xpu_kernels;
     options.context = m->options->context;
     options.chunk_rows = way == LW_WAY_CUT ? CUT_ROWS : m->options->chunk_rows;
     /* More drafts than serving would try, right and wrong ones. */

@@ -5,7 +5,8 @@
 #include "cli/receipts.h"
 
 typedef struct lw_receipt_model_options {
-    const char *dir, *isa;
+    const char *dir, *isa, *device;
+    const char *ze_loader, *xpu_kernels;     /* of the terminal */
     uint32_t threads, context, chunk_rows;   /* 0: the library's own choice */
     uint32_t tokens;                         /* of each reply */
 } lw_receipt_model_options;

@@ -249,7 +249,7 @@ void lw_run_report(const lw_run *run, const lw_reply *reply)
         return;
     }
     if (reply->reader_gone) return;
-    char device[128];
+    char device[LW_DEVICE_TEXT_BYTES];
     lw_engine_describe(run->model.engine, device, sizeof device);
     fprintf(stderr, "prompt %u tokens, %.1f tok/s; reply %u tokens, %.1f tok/s; %s; %s\n",
             result->prompt_rows, per_second(result->prompt_rows, result->prompt_ns), result->tokens,

@@ -126,6 +126,8 @@ static serve_arguments defaults(const lw_term *term)
         .body_mib = 32,
     };
     lw_model_options_init(&a.serve.model);
+    a.serve.model.ze_loader = term->ze_loader;
+    a.serve.model.xpu_kernels = term->xpu_kernels;
     return a;
 }
 

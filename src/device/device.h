@@ -75,6 +75,8 @@ typedef struct lw_progress {
     void *context;
 } lw_progress;
 
+enum { LW_DEVICE_TEXT_BYTES = 256 };
+
 typedef struct lw_device lw_device;
 typedef struct lw_exec lw_exec;
 typedef uint64_t lw_ticket;
@@ -84,6 +86,9 @@ typedef struct lw_device_options {
     const char *isa;         /* cpu: "generic", "avx2", "avx512" (the best of its kind), "avx512f",
                                 "avx512bf16"; NULL: the best */
     bool fusions_off;        /* same bits, for the fusion law */
+    const char *which;       /* of several devices: what --device says after "xpu:"; NULL: the first */
+    const char *ze_loader;   /* xpu: the library of Level Zero's loader; NULL: the system's */
+    const char *xpu_kernels; /* xpu: a module of its kernels; NULL: none */
 } lw_device_options;
 
 typedef struct lw_exec_options {
@@ -98,10 +103,12 @@ typedef struct lw_exec_options {
 typedef struct lw_device_table {
     const char *name;
     bool calls_draw;          /* whether submit_chain asks draw; where not, each draws its likeliest token */
+    /* How many devices of this kind there are, which may be 0; NULL: one. */
+    lw_status (*count)(const lw_device_options *options, uint32_t *count, lw_diag *d);
     lw_status (*open)(const lw_device_options *options, lw_device **out, lw_diag *d);
     void (*close)(lw_device *device);
 
-    /* One line for people: "cpu (avx2, 2 threads)". */
+    /* One line for people, below LW_DEVICE_TEXT_BYTES: "cpu (avx2, 2 threads)". */
     void (*describe)(const lw_device *device, char *text, size_t text_bytes);
     uint64_t (*free_bytes)(const lw_device *device);
 
@@ -132,6 +139,7 @@ typedef struct lw_device_table {
 
 /* NULL-terminated, in the order of preference. */
 extern const lw_device_table *const lw_devices[];
-const lw_device_table *lw_device_find(const char *name);
+/* The table of "xpu" for "xpu" and "xpu:1" alike, or NULL; *which: what stands after the colon, or NULL. */
+const lw_device_table *lw_device_find(const char *name, const char **which);
 
 #endif

@@ -103,10 +103,11 @@ static lw_status compile(lw_engine *engine, const lw_checkpoint *checkpoint, uin
                          const lw_engine_options *options, lw_diag *d)
 {
     const char *name = options->device != NULL ? options->device : "cpu";
-    engine->table = lw_device_find(name);
+    lw_device_options device_options = options->device_options;
+    engine->table = lw_device_find(name, &device_options.which);
     if (engine->table == NULL)
         return lw_fail(d, LW_BAD_INPUT, "device \"%s\" is not one of this build", name);
-    lw_status status = engine->table->open(&options->device_options, &engine->device, d);
+    lw_status status = engine->table->open(&device_options, &engine->device, d);
     if (status == LW_OK) status = sizes_choose(engine, context_model, options, d);
     if (status == LW_OK) status = lw_sampler_make(engine->plan.vocab, &engine->sampler, d);
     if (status != LW_OK) return status;

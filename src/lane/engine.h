@@ -25,7 +25,7 @@ typedef struct lw_engine lw_engine;
 typedef struct lw_stream lw_stream;
 
 typedef struct lw_engine_options {
-    const char *device;          /* NULL: cpu */
+    const char *device;          /* NULL: cpu; "xpu:1" names one of several */
     lw_device_options device_options;
     uint32_t lanes;              /* streams at once; 0: as many as fit, at most 8 */
     uint32_t context;            /* positions of one stream; 0: the smaller of the model's and 32,768 */

@@ -3,6 +3,7 @@
  * itself has run over the slots that a chain wrote, nothing of the chain is left.
  */
 #include "cpu_law.h"
+#include "device/cpu/cpu.h"
 
 #include "ops/record.h"
 
@@ -68,7 +69,7 @@ static void plan_make(chain_case *c)
 static void case_open(chain_case *c, uint64_t seed)
 {
     lw_diag d = { "" };
-    *c = (chain_case){ .rng = law_rng(seed), .table = lw_device_find("cpu") };
+    *c = (chain_case){ .rng = law_rng(seed), .table = &lw_device_cpu };
     plan_make(c);
     const lw_device_options device = { .threads = 2, .isa = getenv("LW_TEST_ISA") };
     const lw_exec_options exec = { .rows_max = ROWS_MAX, .wanted_max = ROWS_MAX,

@@ -4,6 +4,7 @@
  * how many threads run the plan.
  */
 #include "cpu_law.h"
+#include "device/cpu/cpu.h"
 #include "device/cpu/experts.h"
 #include "ops/record.h"
 
@@ -445,14 +446,14 @@ static void plan_open(plan_case *c, lw_rng *rng)
     record(c);
     const lw_device_options options = { .threads = threads, .isa = c->kernels->isa };
     const lw_exec_options exec = { .rows_max = BATCH_MAX, .wanted_max = BATCH_MAX };
-    const lw_device_table *const cpu = lw_device_find("cpu");
+    const lw_device_table *const cpu = &lw_device_cpu;
     if (cpu->open(&options, &c->device, &d) != LW_OK) fail_msg("%s", d.text);
     if (cpu->compile(c->device, &c->plan, &exec, &c->exec, &d) != LW_OK) fail_msg("%s", d.text);
 }
 
 static void plan_close(plan_case *c)
 {
-    const lw_device_table *const cpu = lw_device_find("cpu");
+    const lw_device_table *const cpu = &lw_device_cpu;
     cpu->exec_close(c->exec);
     cpu->close(c->device);
     lw_plan_deinit(&c->plan);
@@ -462,7 +463,7 @@ static void plan_close(plan_case *c)
 /* Logits of one batch, (count, vocab). */
 static void forward(plan_case *c, const int32_t *tokens, uint32_t count, float *logits)
 {
-    const lw_device_table *const cpu = lw_device_find("cpu");
+    const lw_device_table *const cpu = &lw_device_cpu;
     const uint32_t vocab = c->plan.vocab;
     const lw_batch_lane lane = { .committed = 0 };
     lw_row rows[BATCH_MAX];

@@ -5,6 +5,7 @@
  * a planted control shows that the check can fail.
  */
 #include "base/rng.h"
+#include "device/cpu/cpu.h"
 #include "device/cpu/kernels.h"
 #include "device/device.h"
 #include "family/family.h"
@@ -80,7 +81,7 @@ static void bench_open(bench *b, const subject *of, const char *isa, uint32_t th
 {
     lw_diag d = { "" };
     const lw_family *family = NULL;
-    *b = (bench){ .of = of, .table = lw_device_find("cpu") };
+    *b = (bench){ .of = of, .table = &lw_device_cpu };
     if (lw_checkpoint_open(of->dir, &b->checkpoint, &d) != LW_OK) fail_msg("%s", d.text);
     assert_int_equal(lw_plan_init(&b->plan, NULL), LW_OK);
     if (lw_family_find(b->checkpoint, &family, &d) != LW_OK) fail_msg("%s", d.text);

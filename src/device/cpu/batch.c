@@ -2,33 +2,7 @@
  * are wanted, and the sines of their positions.
  */
 #include "device/cpu/exec.h"
-
-#include <math.h>
-
-/* A row is a chain row when it and all of its open ancestors stand at slot == position: no lineage is needed.
- */
-static bool row_is_chain(const lw_exec *exec, const lw_row *row)
-{
-    const bool parent_is_chain = row->parent < 0 || exec->is_chain[row->parent];
-    return row->slot == row->position && parent_is_chain;
-}
-
-/* Slots of the positions [committed, row.position], oldest first; NULL when the table is full. */
-static uint32_t *lineage_of(lw_exec *exec, const lw_batch *batch, uint32_t index, uint32_t *used)
-{
-    const lw_row *row = &batch->rows[index];
-    const uint32_t committed = batch->lanes[row->lane].committed;
-    const uint32_t count = row->position - committed + 1;
-    if (count > LW_CPU_LINEAGE_MAX - *used) return NULL;
-    uint32_t *slots = exec->lineage + *used;
-    for (uint32_t i = count; i-- > 0; row = &batch->rows[row->parent]) {
-        slots[i] = row->slot;
-        LW_ASSERT(i == 0 ? row->parent < 0 : row->parent >= 0);
-        if (i == 0) break;
-    }
-    *used += count;
-    return slots;
-}
+#include "device/rows.h"
 
 static lw_status place_rows(lw_exec *exec, const lw_batch *batch, lw_diag *d)
 {
@@ -38,14 +12,17 @@ static lw_status place_rows(lw_exec *exec, const lw_batch *batch, lw_diag *d)
         LW_ASSERT(row->lane < batch->lane_count && row->parent < (int32_t)r);
         const lw_batch_lane *lane = &batch->lanes[row->lane];
         LW_ASSERT(row->position >= lane->committed && row->slot >= lane->committed);
-        exec->is_chain[r] = row_is_chain(exec, row);
+        exec->is_chain[r] = lw_row_is_chain(batch, r, exec->is_chain);
         const uint32_t *slots = NULL;
         if (!exec->is_chain[r]) {
-            slots = lineage_of(exec, batch, r, &lineage_used);
-            if (slots == NULL) {
+            uint32_t *at = exec->lineage + lineage_used;
+            const uint32_t count = lw_row_lineage(batch, r, at, LW_LINEAGE_MAX - lineage_used);
+            if (count == 0) {
                 return lw_fail(d, LW_NO_ROOM, "the batch's tree windows name more than %d slots",
-                               LW_CPU_LINEAGE_MAX);
+                               LW_LINEAGE_MAX);
             }
+            slots = at;
+            lineage_used += count;
         }
         for (uint32_t g = 0; g < exec->plan->reach_count; g++) {
             LW_ASSERT(row->slot / LW_PAGE_POSITIONS < lane->page_count);
@@ -66,12 +43,8 @@ static void fill_sines(void *context, unsigned part, unsigned parts)
     for (uint32_t t = 0; t < exec->plan->rope_count; t++) {
         const lw_rope_table *table = &exec->plan->ropes[t];
         for (size_t r = begin; r < end; r++) {
-            const double position = exec->batch->rows[r].position;
-            for (uint32_t i = 0; i < table->half; i++) {
-                const double angle = position * table->frequency[i];
-                exec->cosines[t][r * table->half + i] = (float)cos(angle);
-                exec->sines[t][r * table->half + i] = (float)sin(angle);
-            }
+            const size_t at = r * table->half;
+            lw_rope_angles(table, exec->batch->rows[r].position, exec->cosines[t] + at, exec->sines[t] + at);
         }
     }
 }

@@ -3,6 +3,8 @@
  */
 #include "device/cpu/cpu.h"
 #include "device/cpu/exec.h"
+#include "device/layout.h"
+#include "device/rows.h"
 
 #include "base/size.h"
 
@@ -76,6 +78,8 @@ static void cpu_close(lw_device *device)
 static lw_status cpu_open(const lw_device_options *options, lw_device **out, lw_diag *d)
 {
     *out = NULL;
+    if (options->which != NULL)
+        return lw_fail(d, LW_BAD_INPUT, "there is one cpu device: no cpu:%s", options->which);
     const lw_cpu_kernels *kernels = kernels_find(options->isa);
     if (kernels == NULL) return isa_refused(options->isa, d);
     lw_device *device = calloc(1, sizeof *device);
@@ -174,83 +178,24 @@ static lw_status weights_load(lw_exec *exec, const lw_exec_options *options, lw_
 
 /* ---- compiling: activations, pages, scratch ---- */
 
-/* A row of several slots is as many vectors, each as far apart as those of two rows with one slot. */
-static size_t value_stride(const lw_value *v)
-{
-    return size_round_up(v->width, ALIGN_BYTES / sizeof(lw_bf16));
-}
-
-static size_t value_bytes(const lw_exec *exec, const lw_value *v)
-{
-    const size_t rows = (v->space == LW_SPACE_ROWS ? exec->rows_max : exec->wanted_max) * (size_t)v->slots;
-    return size_round_up(rows * value_stride(v) * (v->type == LW_TYPE_F32 ? 4 : 2), ALIGN_BYTES);
-}
-
-/* For each base value the last op that touches it, and for each op what dies after it. */
-static void last_uses(const lw_plan *plan, uint32_t *last)
-{
-    for (uint32_t i = 0; i < plan->value_count; i++) last[i] = 0;
-    for (uint32_t i = 0; i < plan->op_count; i++) {
-        const lw_op *op = &plan->ops[i];
-        for (uint32_t j = 0; j < LW_OP_INPUTS_MAX; j++) {
-            if (op->in[j].index != LW_NONE) last[plan->values[op->in[j].index].base] = i;
-        }
-        if (op->out.index != LW_NONE) last[op->out.index] = i;
-    }
-    for (uint32_t i = 0; i < plan->entry_count; i++)
-        last[plan->values[plan->entries[i].logits.index].base] = UINT32_MAX;
-}
-
-/* A stretch of activation memory that values share one after the other. */
-typedef struct stretch {
-    size_t offset, bytes;
-    uint32_t free_after;   /* op index whose end frees it; the next user comes later */
-} stretch;
-
-static stretch *stretch_find(stretch *all, uint32_t *count, size_t bytes, uint32_t op, size_t *end)
-{
-    stretch *best = NULL;
-    for (uint32_t i = 0; i < *count; i++) {
-        stretch *s = &all[i];
-        if (s->free_after >= op || s->bytes < bytes) continue;
-        if (best == NULL || s->bytes < best->bytes) best = s;
-    }
-    if (best != NULL) return best;
-    all[*count] = (stretch){ .offset = *end, .bytes = bytes };
-    *end += bytes;
-    return &all[(*count)++];
-}
-
 static lw_status activations_make(lw_exec *exec, lw_diag *d)
 {
     const lw_plan *plan = exec->plan;
-    uint32_t *last = lw_arena_take_array(&exec->arena, plan->value_count, sizeof *last);
-    size_t *offsets = lw_arena_take_array(&exec->arena, plan->value_count, sizeof *offsets);
-    stretch *all = lw_arena_take_array(&exec->arena, plan->value_count, sizeof *all);
-    if (last == NULL || offsets == NULL || all == NULL)
-        return lw_fail(d, LW_NO_ROOM, "no memory for the plan's values");
-    last_uses(plan, last);
-    uint32_t count = 0, widest = 0;
-    size_t end = 0;
-    for (uint32_t i = 0; i < plan->op_count; i++) {
-        const uint32_t out = plan->ops[i].out.index;
-        if (out == LW_NONE) continue;
-        stretch *s = stretch_find(all, &count, value_bytes(exec, &plan->values[out]), i, &end);
-        s->free_after = last[out];
-        offsets[out] = s->offset;
-        widest = plan->values[out].width > widest ? plan->values[out].width : widest;
-    }
-    exec->activation_bytes = end;
-    exec->activations = lw__cpu_map(end);
-    exec->trace_row = lw_arena_take_array(&exec->arena, widest, sizeof *exec->trace_row);
+    lw_layout layout;
+    const lw_status status =
+        lw_layout_make(plan, exec->rows_max, exec->wanted_max, &exec->arena, &layout, d);
+    if (status != LW_OK) return status;
+    exec->activation_bytes = layout.bytes;
+    exec->activations = lw__cpu_map(layout.bytes);
+    exec->trace_row = lw_arena_take_array(&exec->arena, layout.widest, sizeof *exec->trace_row);
     if (exec->activations == NULL || exec->trace_row == NULL) {
         return lw_fail(d, LW_NO_ROOM, "no memory for %zu bytes of activations; a smaller --chunk needs less",
-                       end);
+                       layout.bytes);
     }
     for (uint32_t i = 0; i < plan->value_count; i++) {
         const uint32_t base = plan->values[i].base;
-        exec->buffers[i] =
-            (lw_cpu_buffer){ exec->activations + offsets[base], value_stride(&plan->values[base]) };
+        exec->buffers[i] = (lw_cpu_buffer){ exec->activations + layout.offsets[base],
+                                            lw_layout_stride(&plan->values[base]) };
     }
     return LW_OK;
 }
@@ -309,7 +254,7 @@ static lw_status scratch_make(lw_exec *exec, lw_diag *d)
     ok = ok && exec->prepared != NULL && exec->attend_scratch != NULL && exec->recur != NULL;
     exec->wanted_rows = lw_arena_take_array(&exec->arena, exec->wanted_max, sizeof *exec->wanted_rows);
     exec->is_chain = lw_arena_take_array(&exec->arena, exec->rows_max, sizeof *exec->is_chain);
-    exec->lineage = lw_arena_take_array(&exec->arena, LW_CPU_LINEAGE_MAX, sizeof *exec->lineage);
+    exec->lineage = lw_arena_take_array(&exec->arena, LW_LINEAGE_MAX, sizeof *exec->lineage);
     ok = ok && exec->wanted_rows != NULL && exec->is_chain != NULL && exec->lineage != NULL;
     for (uint32_t g = 0; g < plan->reach_count; g++) {
         exec->places[g] = lw_arena_take_array(&exec->arena, exec->rows_max, sizeof *exec->places[g]);

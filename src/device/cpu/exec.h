@@ -14,8 +14,6 @@ struct lw_device {
     lw_pool *pool;
 };
 
-enum { LW_CPU_LINEAGE_MAX = 1 << 16 }; /* slots of all tree rows of one batch: windows are short */
-
 /* Storage of one value: rows apart by stride elements. */
 typedef struct lw_cpu_buffer {
     uint8_t *bytes;
@@ -52,7 +50,7 @@ struct lw_exec {
     uint32_t *wanted_rows;             /* [wanted_max] */
     lw_cpu_place *places[LW_PLAN_REACHES_MAX];   /* [rows_max] each */
     bool *is_chain;                    /* [rows_max] */
-    uint32_t *lineage;                 /* [LW_CPU_LINEAGE_MAX] */
+    uint32_t *lineage;                 /* [LW_LINEAGE_MAX] */
     float *cosines[LW_PLAN_ROPES_MAX], *sines[LW_PLAN_ROPES_MAX]; /* (rows_max, half) */
     uint32_t prepared_value;           /* whose rows `prepared` holds; LW_NONE: nobody's */
     uint32_t prepared_route;           /* by which route they were sorted; LW_NONE: they stand in order */

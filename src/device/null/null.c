@@ -28,6 +28,8 @@ static lw_status null_open(const lw_device_options *options, lw_device **out, lw
 {
     *out = NULL;
     if (options->isa != NULL) return lw_fail(d, LW_UNSUPPORTED, "the null device has no instruction sets");
+    if (options->which != NULL)
+        return lw_fail(d, LW_BAD_INPUT, "there is one null device: no null:%s", options->which);
     lw_device *device = calloc(1, sizeof *device);
     if (device == NULL) return lw_fail(d, LW_NO_ROOM, "no memory for the null device");
     device->free_bytes = (uint64_t)1 << 40;

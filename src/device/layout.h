@@ -1,0 +1,25 @@
+/* Where the values of a plan lie in one stretch of memory, shared by values that do not live at the same
+ * time. For devices that keep activations as rows apart by a stride.
+ */
+#ifndef LW_DEVICE_LAYOUT_H
+#define LW_DEVICE_LAYOUT_H
+
+#include "ops/plan.h"
+
+typedef struct lw_layout {
+    size_t *offsets;         /* [plan->value_count] in bytes; of values that view no other */
+    size_t bytes;            /* of all */
+    uint32_t widest;         /* columns of the widest value */
+} lw_layout;
+
+enum { LW_LAYOUT_ALIGN_BYTES = 64 };
+
+/* Elements from one vector of a value to the next: a row of several slots is as many vectors, each as far
+ * apart as those of two rows with one slot. */
+size_t lw_layout_stride(const lw_value *value);
+
+/* Takes what it makes, and its scratch, from arena. */
+lw_status lw_layout_make(const lw_plan *plan, uint32_t rows_max, uint32_t wanted_max, lw_arena *arena,
+                         lw_layout *out, lw_diag *d) LW_MUST_USE;
+
+#endif

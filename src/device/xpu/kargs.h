@@ -1,0 +1,120 @@
+/* Arguments of the xpu kernels: one struct each, read by the host's compiler and by OpenCL C alike. Memory is
+ * named by address, strides are in elements from one row to the next, activations are bf16 unless said
+ * otherwise. 8-byte members stand first, so that both sides lay the structs out alike.
+ */
+#ifndef LW_DEVICE_XPU_KARGS_H
+#define LW_DEVICE_XPU_KARGS_H
+
+#ifdef __OPENCL_VERSION__
+typedef uint lw_xpu_u32;
+typedef ulong lw_xpu_u64;
+#else
+#include <stdint.h>
+typedef uint32_t lw_xpu_u32;
+typedef uint64_t lw_xpu_u64;
+#endif
+
+enum {
+    LW_XPU_LANES = 16,          /* the sub-group size of every kernel: all devices since Gen12LP have it */
+    LW_XPU_TILE = 64,           /* keys of a tile, positions of a page, items of most work-groups */
+    LW_XPU_CHUNK = 512,         /* keys that share one running maximum */
+    LW_XPU_HEAD_DIM_MAX = 256,
+    LW_XPU_ROWS = 8,            /* rows that one pass over a weight serves */
+    LW_XPU_SLICES_MAX = 16,     /* slices of K, each a sub-group of the work-group */
+    LW_XPU_SLICE_COLS = 512,    /* columns of a slice, where that makes few enough of them */
+};
+#define LW_XPU_NONE 0xFFFFFFFFu
+
+/* A weight matrix: blocks of 16 rows side by side, one a lane; in a block group after group of `group`
+ * columns, words of 32 / bits codes, lowest bits first: words[block][group][word][lane]. Beside it a scale
+ * and, 16 bits up, a bias, both bf16: scales[block][group][lane]; none where bits is 16: codes are bf16. */
+typedef struct lw_xpu_matrix {
+    lw_xpu_u64 words, scales;
+    lw_xpu_u32 rows, cols, groups, group, bits;
+    lw_xpu_u32 slices, slice_groups;    /* K is cut into slices by its length alone */
+} lw_xpu_matrix;
+
+/* Where one row's history lies: slots of positions, then pages of slots. */
+typedef struct lw_xpu_place {
+    lw_xpu_u32 position, slot, committed;
+    lw_xpu_u32 pages;           /* index of its lane's first page id */
+    lw_xpu_u32 lineage;         /* index of the slot of position committed; LW_XPU_NONE: slot == position */
+} lw_xpu_place;
+
+typedef struct lw_xpu_past {
+    lw_xpu_u64 pages, page_bytes;
+    lw_xpu_u64 places;          /* lw_xpu_place[rows] */
+    lw_xpu_u64 ids, lineage;    /* u32 tables that places index */
+} lw_xpu_past;
+
+typedef struct lw_xpu_embed_args {
+    lw_xpu_matrix table;
+    lw_xpu_u64 tokens, y;
+    lw_xpu_u32 y_stride;
+} lw_xpu_embed_args;
+
+typedef struct lw_xpu_norm_args {
+    lw_xpu_u64 x, w, y;         /* w: fp32[segment] */
+    lw_xpu_u32 x_stride, y_stride, segment;
+    lw_xpu_u32 scale;           /* an lw_norm_scale */
+    float eps;
+} lw_xpu_norm_args;
+
+/* sums: fp32 (rows, groups), of each group's columns of x. */
+typedef struct lw_xpu_sums_args {
+    lw_xpu_u64 x, sums;
+    lw_xpu_u32 x_stride, groups, group;
+} lw_xpu_sums_args;
+
+typedef struct lw_xpu_linear_args {
+    lw_xpu_matrix weight;
+    lw_xpu_u64 x, sums, y;
+    lw_xpu_u32 x_stride, y_stride, rows;
+    lw_xpu_u32 y_is_f32;
+} lw_xpu_linear_args;
+
+typedef struct lw_xpu_pair_args {
+    lw_xpu_u64 a, b, y;
+    lw_xpu_u32 a_stride, b_stride, y_stride, width;
+} lw_xpu_pair_args;
+
+/* Pairs (i, i + half) of each head; columns from 2 half on are copied. cosines, sines: fp32 (rows, half). */
+typedef struct lw_xpu_rope_args {
+    lw_xpu_u64 x, y, cosines, sines;
+    lw_xpu_u32 x_stride, y_stride, width, head_dim, half_dim;
+} lw_xpu_rope_args;
+
+/* A page holds per head its keys as (head_dim / 2, 64) pairs, then its values as (64, head_dim). */
+typedef struct lw_xpu_kv_args {
+    lw_xpu_past past;
+    lw_xpu_u64 k, v;
+    lw_xpu_u32 k_stride, v_stride, heads, head_dim;
+} lw_xpu_kv_args;
+
+typedef struct lw_xpu_attend_args {
+    lw_xpu_past past;
+    lw_xpu_u64 q, y;
+    lw_xpu_u32 q_stride, y_stride, heads, heads_kv, head_dim;
+    lw_xpu_u32 window, first;
+    float scale;
+} lw_xpu_attend_args;
+
+typedef struct lw_xpu_gate_args {
+    lw_xpu_u64 x, gate, y;
+    lw_xpu_u32 x_stride, gate_stride, y_stride, width;
+    lw_xpu_u32 gate_width;      /* neighbouring columns that share a gate */
+} lw_xpu_gate_args;
+
+/* A page is (64, width). */
+typedef struct lw_xpu_conv_args {
+    lw_xpu_past past;
+    lw_xpu_u64 x, w, y;         /* w: fp32 (taps, width), the oldest first */
+    lw_xpu_u32 x_stride, y_stride, width, taps;
+} lw_xpu_conv_args;
+
+typedef struct lw_xpu_take_args {
+    lw_xpu_u64 x, y, wanted;    /* wanted: u32 [rows of y] */
+    lw_xpu_u32 x_stride, y_stride, width;
+} lw_xpu_take_args;
+
+#endif

@@ -1,0 +1,58 @@
+/* What all kernels share. Read by OpenCL C only.
+ *
+ * Rules of every kernel: contraction is off and a fused step is written fma(); sub-groups are 16 wide; sums
+ * go through a loop or a tree that is written out, never through a reduction whose order is the compiler's.
+ */
+#ifndef LW_DEVICE_XPU_KERNELS_LW_XPU_H
+#define LW_DEVICE_XPU_KERNELS_LW_XPU_H
+
+#pragma OPENCL FP_CONTRACT OFF
+#include "device/xpu/kargs.h"
+
+/* A host that runs kernels as functions defines its own form. */
+#ifndef LW_KERNEL
+#define LW_KERNEL(name, args) __attribute__((intel_reqd_sub_group_size(16))) kernel void lw_##name(args a)
+#endif
+
+static inline float bf_load(const global ushort *x, size_t at)
+{
+    return as_float((uint)x[at] << 16);
+}
+
+/* To nearest, ties to even; a NaN stays one. */
+static inline ushort bf_of(float value)
+{
+    const uint bits = as_uint(value);
+    if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return (ushort)((bits >> 16) | 0x40u);
+    return (ushort)((bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16);
+}
+
+static inline float bf_round(float value)
+{
+    return as_float((uint)bf_of(value) << 16);
+}
+
+static inline float sigmoid(float x)
+{
+    return 1.0f / (1.0f + exp(-x));
+}
+
+static inline size_t page_of(const lw_xpu_past past, lw_xpu_place place, uint slot)
+{
+    const global uint *ids = (const global uint *)past.ids;
+    return past.pages + past.page_bytes * ids[place.pages + slot / LW_XPU_TILE];
+}
+
+static inline uint slot_of(const lw_xpu_past past, lw_xpu_place place, uint position)
+{
+    const global uint *lineage = (const global uint *)past.lineage;
+    if (place.lineage == LW_XPU_NONE || position < place.committed) return position;
+    return lineage[place.lineage + position - place.committed];
+}
+
+static inline lw_xpu_place place_of(const lw_xpu_past past, size_t row)
+{
+    return ((const global lw_xpu_place *)past.places)[row];
+}
+
+#endif

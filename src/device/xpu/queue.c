@@ -1,0 +1,257 @@
+/* Context, memory and command list of one device; see queue.h. Loaders before specification 1.7 have neither
+ * in-order lists nor a wait for a list, so order comes from barriers and waiting from events.
+ */
+#include "device/xpu/queue.h"
+
+#include "base/size.h"
+
+#include <string.h>
+
+enum {
+    QUEUE_GROUPS_MAX = 16,
+    ALIGN_BYTES = 64,
+    WAIT_SECONDS_MAX = 120, /* of the longest forward: a device that takes longer is hung */
+};
+
+/* The group of queues that compute; the specification lets it stand anywhere. */
+static lw_status compute_group(const lw_device *device, uint32_t *ordinal, lw_diag *d)
+{
+    lw_ze_queue_group_properties groups[QUEUE_GROUPS_MAX];
+    memset(groups, 0, sizeof groups);
+    for (size_t i = 0; i < QUEUE_GROUPS_MAX; i++)
+        groups[i].stype = LW_ZE_STRUCTURE_TYPE_COMMAND_QUEUE_GROUP_PROPERTIES;
+    uint32_t count = 0;
+    const lw_ze *ze = &device->ze;
+    lw_ze_result result = ze->zeDeviceGetCommandQueueGroupProperties(device->info.device, &count, NULL);
+    if (count > QUEUE_GROUPS_MAX) count = QUEUE_GROUPS_MAX;
+    if (result == LW_ZE_RESULT_SUCCESS && count > 0)
+        result = ze->zeDeviceGetCommandQueueGroupProperties(device->info.device, &count, groups);
+    if (result != LW_ZE_RESULT_SUCCESS) return lw_ze_fail(d, result, "the queues of %s", device->info.name);
+    for (uint32_t i = 0; i < count && i < QUEUE_GROUPS_MAX; i++) {
+        *ordinal = i;
+        if ((groups[i].flags & LW_ZE_COMMAND_QUEUE_GROUP_PROPERTY_FLAG_COMPUTE) != 0) return LW_OK;
+    }
+    return lw_fail(d, LW_UNSUPPORTED, "%s has no queue that computes", device->info.name);
+}
+
+static lw_status events_make(lw_device *device, lw_diag *d)
+{
+    const lw_ze *ze = &device->ze;
+    const lw_ze_event_pool_desc pool = { .stype = LW_ZE_STRUCTURE_TYPE_EVENT_POOL_DESC,
+                                         .flags = LW_ZE_EVENT_POOL_FLAG_HOST_VISIBLE,
+                                         .count = LW_XPU_EVENTS };
+    lw_ze_result result =
+        ze->zeEventPoolCreate(device->context, &pool, 1, &device->info.device, &device->pool);
+    if (result != LW_ZE_RESULT_SUCCESS) {
+        device->pool = NULL;
+        return lw_ze_fail(d, result, "an event pool on %s", device->info.name);
+    }
+    for (uint32_t i = 0; i < LW_XPU_EVENTS; i++) {
+        const lw_ze_event_desc desc = { .stype = LW_ZE_STRUCTURE_TYPE_EVENT_DESC, .index = i,
+                                        .signal = LW_ZE_EVENT_SCOPE_FLAG_HOST,
+                                        .wait = LW_ZE_EVENT_SCOPE_FLAG_HOST };
+        result = ze->zeEventCreate(device->pool, &desc, &device->events[i]);
+        if (result == LW_ZE_RESULT_SUCCESS) continue;
+        device->events[i] = NULL;
+        return lw_ze_fail(d, result, "an event on %s", device->info.name);
+    }
+    return LW_OK;
+}
+
+static lw_status list_make(lw_device *device, lw_diag *d)
+{
+    lw_ze_queue_desc desc = { .stype = LW_ZE_STRUCTURE_TYPE_COMMAND_QUEUE_DESC,
+                              .mode = LW_ZE_COMMAND_QUEUE_MODE_ASYNCHRONOUS };
+    const lw_status status = compute_group(device, &desc.ordinal, d);
+    if (status != LW_OK) return status;
+    const lw_ze_result result =
+        device->ze.zeCommandListCreateImmediate(device->context, device->info.device, &desc, &device->list);
+    if (result == LW_ZE_RESULT_SUCCESS) return LW_OK;
+    device->list = NULL;
+    return lw_ze_fail(d, result, "a command list on %s", device->info.name);
+}
+
+static lw_status staging_make(lw_device *device, lw_diag *d)
+{
+    const lw_ze_flags_desc desc = { .stype = LW_ZE_STRUCTURE_TYPE_HOST_MEM_ALLOC_DESC };
+    const size_t bytes = (size_t)LW_XPU_STAGING_HALVES * LW_XPU_STAGING_BYTES;
+    void *staging = NULL;
+    const lw_ze_result result =
+        device->ze.zeMemAllocHost(device->context, &desc, bytes, ALIGN_BYTES, &staging);
+    if (result != LW_ZE_RESULT_SUCCESS)
+        return lw_ze_fail(d, result, "%zu bytes of host memory for copies to %s", bytes, device->info.name);
+    device->staging = staging;
+    return LW_OK;
+}
+
+lw_status lw__xpu_queue_open(lw_device *device, lw_diag *d)
+{
+    const lw_ze_context_desc desc = { .stype = LW_ZE_STRUCTURE_TYPE_CONTEXT_DESC };
+    const lw_ze_result result = device->ze.zeContextCreate(device->info.driver, &desc, &device->context);
+    if (result != LW_ZE_RESULT_SUCCESS) {
+        device->context = NULL;
+        return lw_ze_fail(d, result, "a context on %s", device->info.name);
+    }
+    lw_status status = list_make(device, d);
+    if (status == LW_OK) status = events_make(device, d);
+    if (status == LW_OK) status = staging_make(device, d);
+    return status;
+}
+
+void lw__xpu_drain(lw_device *device)
+{
+    const lw_status status = lw__xpu_sync(device, NULL);
+    /* A device that is lost runs nothing more: there is nothing left to wait for. */
+    if (status != LW_OK) memset(device->staged, 0, sizeof device->staged);
+}
+
+void lw__xpu_queue_close(lw_device *device)
+{
+    const lw_ze *ze = &device->ze;
+    if (device->staging != NULL) lw__xpu_drain(device);
+    for (uint32_t i = 0; i < LW_XPU_KERNEL_COUNT; i++) {
+        if (device->kernels[i] != NULL) ze->zeKernelDestroy(device->kernels[i]);
+    }
+    if (device->module != NULL) ze->zeModuleDestroy(device->module);
+    if (device->staging != NULL) ze->zeMemFree(device->context, device->staging);
+    for (uint32_t i = 0; i < LW_XPU_EVENTS; i++) {
+        if (device->events[i] != NULL) ze->zeEventDestroy(device->events[i]);
+    }
+    if (device->pool != NULL) ze->zeEventPoolDestroy(device->pool);
+    if (device->list != NULL) ze->zeCommandListDestroy(device->list);
+    if (device->context != NULL) ze->zeContextDestroy(device->context);
+}
+
+/* ---- memory ---- */
+
+lw_status lw__xpu_alloc(lw_device *device, size_t bytes, lw_xpu_memory *out, lw_diag *d)
+{
+    const lw_ze_flags_desc relaxed = { .stype = LW_ZE_STRUCTURE_TYPE_RELAXED_ALLOCATION_LIMITS_EXP_DESC,
+                                       .flags = LW_ZE_RELAXED_ALLOCATION_LIMITS_EXP_FLAG_MAX_SIZE };
+    const lw_ze_device_mem_alloc_desc desc = { .stype = LW_ZE_STRUCTURE_TYPE_DEVICE_MEM_ALLOC_DESC,
+                                               .next = bytes > device->info.alloc_bytes_max ? &relaxed
+                                                                                            : NULL };
+    void *at = NULL;
+    *out = (lw_xpu_memory){ .at = NULL };
+    bytes = size_max(bytes, ALIGN_BYTES);
+    const lw_ze_result result = device->ze.zeMemAllocDevice(device->context, &desc, bytes, ALIGN_BYTES,
+                                                            device->info.device, &at);
+    if (result != LW_ZE_RESULT_SUCCESS)
+        return lw_ze_fail(d, result, "%zu bytes on %s", bytes, device->info.name);
+    *out = (lw_xpu_memory){ .at = at, .bytes = bytes };
+    device->own_bytes += bytes;
+    return LW_OK;
+}
+
+void lw__xpu_free(lw_device *device, lw_xpu_memory *memory)
+{
+    if (memory->at == NULL) return;
+    device->ze.zeMemFree(device->context, memory->at);
+    device->own_bytes -= memory->bytes;
+    *memory = (lw_xpu_memory){ .at = NULL };
+}
+
+/* ---- the list ---- */
+
+/* What comes after waits for what came before; signals event (NULL: none) when that is done. The event is
+ * reset here and not after a wait, so that one whose wait failed tells nothing of the next. */
+static lw_status barrier(lw_device *device, lw_ze_event *event, lw_diag *d)
+{
+    lw_ze_result result = LW_ZE_RESULT_SUCCESS;
+    if (event != NULL) result = device->ze.zeEventHostReset(event);
+    if (result == LW_ZE_RESULT_SUCCESS)
+        result = device->ze.zeCommandListAppendBarrier(device->list, event, 0, NULL);
+    if (result == LW_ZE_RESULT_SUCCESS) return LW_OK;
+    return lw_ze_fail(d, result, "a barrier on %s", device->info.name);
+}
+
+static lw_status event_wait(lw_device *device, lw_ze_event *event, lw_diag *d)
+{
+    const lw_ze_result result =
+        device->ze.zeEventHostSynchronize(event, WAIT_SECONDS_MAX * UINT64_C(1000000000));
+    if (result == LW_ZE_RESULT_SUCCESS) return LW_OK;
+    return lw_ze_fail(d, result, "waiting for %s, %d s at most", device->info.name, WAIT_SECONDS_MAX);
+}
+
+static lw_status copy_append(lw_device *device, void *to, const void *from, size_t bytes, lw_diag *d)
+{
+    const lw_ze_result result =
+        device->ze.zeCommandListAppendMemoryCopy(device->list, to, from, bytes, NULL, 0, NULL);
+    if (result == LW_ZE_RESULT_SUCCESS) return LW_OK;
+    return lw_ze_fail(d, result, "a copy of %zu bytes on %s", bytes, device->info.name);
+}
+
+lw_status lw__xpu_copy(lw_device *device, void *to, const void *from, size_t bytes, lw_diag *d)
+{
+    const lw_status status = copy_append(device, to, from, bytes, d);
+    return status == LW_OK ? barrier(device, NULL, d) : status;
+}
+
+lw_status lw__xpu_sync(lw_device *device, lw_diag *d)
+{
+    lw_ze_event *done = device->events[LW_XPU_STAGING_HALVES];
+    const lw_status status = barrier(device, done, d);
+    return status == LW_OK ? event_wait(device, done, d) : status;
+}
+
+/* The next half of the staging memory, once its last copy is done. */
+static lw_status staging_take(lw_device *device, uint8_t **half, lw_diag *d)
+{
+    const uint32_t index = device->half;
+    if (device->staged[index]) {
+        device->staged[index] = false;
+        const lw_status status = event_wait(device, device->events[index], d);
+        if (status != LW_OK) return status;
+    }
+    *half = device->staging + (size_t)index * LW_XPU_STAGING_BYTES;
+    return LW_OK;
+}
+
+lw_status lw__xpu_upload(lw_device *device, void *to, const void *from, size_t bytes, lw_diag *d)
+{
+    for (size_t done = 0; done < bytes;) {
+        const size_t count = size_min(bytes - done, LW_XPU_STAGING_BYTES);
+        const uint32_t index = device->half;
+        uint8_t *half = NULL;
+        lw_status status = staging_take(device, &half, d);
+        if (status != LW_OK) return status;
+        memcpy(half, (const uint8_t *)from + done, count);
+        status = copy_append(device, (uint8_t *)to + done, half, count, d);
+        if (status == LW_OK) status = barrier(device, device->events[index], d);
+        if (status != LW_OK) return status;
+        device->staged[index] = true;
+        device->half = (index + 1) % LW_XPU_STAGING_HALVES;
+        done += count;
+    }
+    return LW_OK;
+}
+
+lw_status lw__xpu_download(lw_device *device, void *to, const void *from, size_t bytes, lw_diag *d)
+{
+    for (size_t done = 0; done < bytes;) {
+        const size_t count = size_min(bytes - done, LW_XPU_STAGING_BYTES);
+        uint8_t *half = NULL;
+        lw_status status = staging_take(device, &half, d);
+        if (status == LW_OK) status = lw__xpu_copy(device, half, (const uint8_t *)from + done, count, d);
+        if (status == LW_OK) status = lw__xpu_sync(device, d);
+        if (status != LW_OK) return status;
+        memcpy((uint8_t *)to + done, half, count);
+        done += count;
+    }
+    return LW_OK;
+}
+
+lw_status lw__xpu_launch(lw_device *device, const lw_xpu_launch *launch, lw_diag *d)
+{
+    const lw_ze *ze = &device->ze;
+    lw_ze_kernel *kernel = device->kernels[launch->kernel];
+    const lw_ze_group_count groups = { launch->groups_x, launch->groups_y, 1 };
+    lw_ze_result result = ze->zeKernelSetGroupSize(kernel, launch->items_x, launch->items_y, 1);
+    if (result == LW_ZE_RESULT_SUCCESS)
+        result = ze->zeKernelSetArgumentValue(kernel, 0, launch->args_bytes, launch->args);
+    if (result == LW_ZE_RESULT_SUCCESS)
+        result = ze->zeCommandListAppendLaunchKernel(device->list, kernel, &groups, NULL, 0, NULL);
+    if (result != LW_ZE_RESULT_SUCCESS)
+        return lw_ze_fail(d, result, "kernel %u on %s", (unsigned)launch->kernel, device->info.name);
+    return barrier(device, NULL, d);
+}

@@ -1,0 +1,77 @@
+/* An opened xpu device: one context, one immediate command list, the memory behind it and its kernels. What
+ * is appended runs in order, since each append waits for the one before it. Owned by the device's thread.
+ */
+#ifndef LW_DEVICE_XPU_QUEUE_H
+#define LW_DEVICE_XPU_QUEUE_H
+
+#include "device/device.h"
+#include "device/xpu/find.h"
+#include "device/xpu/kargs.h"
+
+enum {
+    LW_XPU_STAGING_HALVES = 2,           /* one is filled while the other is copied */
+    LW_XPU_STAGING_BYTES = 4 << 20,      /* of one half */
+    LW_XPU_EVENTS = LW_XPU_STAGING_HALVES + 1,
+};
+
+typedef enum lw_xpu_kernel {
+#define LW_XPU_KERNEL(name) LW_XPU_KERNEL_##name,
+#include "device/xpu/kernels.list"
+#undef LW_XPU_KERNEL
+    LW_XPU_KERNEL_COUNT
+} lw_xpu_kernel;
+
+struct lw_device {
+    lw_ze ze;
+    lw_xpu_info info;
+    char *module_path;                   /* NULL: none */
+    lw_ze_context *context;
+    lw_ze_list *list;
+    lw_ze_event_pool *pool;
+    lw_ze_event *events[LW_XPU_EVENTS];  /* of the staging halves, then of lw__xpu_sync */
+    bool staged[LW_XPU_STAGING_HALVES];  /* its copy may still be under way */
+    uint32_t half;                       /* that the next upload takes */
+    uint8_t *staging;                    /* host memory that the device sees */
+    uint64_t own_bytes;                  /* device memory that was allocated */
+    lw_ze_module *module;
+    lw_ze_kernel *kernels[LW_XPU_KERNEL_COUNT];
+};
+
+typedef struct lw_xpu_memory {
+    uint8_t *at;                         /* a device address: never read or written here; NULL: none */
+    size_t bytes;
+} lw_xpu_memory;
+
+/* Context, list, events and staging of device->info; closing takes any state in between. */
+lw_status lw__xpu_queue_open(lw_device *device, lw_diag *d) LW_MUST_USE;
+void lw__xpu_queue_close(lw_device *device);
+
+lw_status lw__xpu_alloc(lw_device *device, size_t bytes, lw_xpu_memory *out, lw_diag *d) LW_MUST_USE;
+void lw__xpu_free(lw_device *device, lw_xpu_memory *memory);
+
+/* from may be changed as soon as it returns. */
+lw_status lw__xpu_upload(lw_device *device, void *to, const void *from, size_t bytes, lw_diag *d) LW_MUST_USE;
+/* Waits for all that was appended. */
+lw_status lw__xpu_download(lw_device *device, void *to, const void *from, size_t bytes, lw_diag *d)
+    LW_MUST_USE;
+lw_status lw__xpu_copy(lw_device *device, void *to, const void *from, size_t bytes, lw_diag *d) LW_MUST_USE;
+
+/* Waits for all that was appended, a bounded time: what takes longer is lost. */
+lw_status lw__xpu_sync(lw_device *device, lw_diag *d) LW_MUST_USE;
+
+/* The same before memory is freed, whatever comes of it. */
+void lw__xpu_drain(lw_device *device);
+
+/* Loads the module and finds its kernels, once; LW_UNSUPPORTED where there is none. */
+lw_status lw__xpu_kernels_load(lw_device *device, lw_diag *d) LW_MUST_USE;
+
+typedef struct lw_xpu_launch {
+    lw_xpu_kernel kernel;
+    uint32_t items_x, items_y;           /* of a work-group */
+    uint32_t groups_x, groups_y;
+    const void *args;
+    size_t args_bytes;
+} lw_xpu_launch;
+lw_status lw__xpu_launch(lw_device *device, const lw_xpu_launch *launch, lw_diag *d) LW_MUST_USE;
+
+#endif

@@ -1,0 +1,288 @@
+/* Walks a plan's ops: each becomes a kernel's arguments and one launch (a linear or a convolution may need
+ * two).
+ */
+#include "device/xpu/exec.h"
+
+#include "base/float16.h"
+#include "base/size.h"
+
+typedef struct op_run {
+    lw_exec *exec;
+    const lw_op *op;
+    uint32_t rows;               /* of the output's row space, or the input's where there is no output */
+} op_run;
+
+static const lw_value *value_of(const lw_exec *exec, lw_ref x)
+{
+    return &exec->plan->values[x.index];
+}
+
+static uint32_t space_rows(const lw_exec *exec, lw_space space)
+{
+    return space == LW_SPACE_ROWS ? exec->batch->row_count : exec->wanted_count;
+}
+
+static uint8_t *bytes_of(const lw_exec *exec, lw_ref x)
+{
+    const lw_value *v = value_of(exec, x);
+    const size_t item_bytes = v->type == LW_TYPE_F32 ? sizeof(float) : sizeof(uint16_t);
+    return exec->activations.at + exec->layout.offsets[v->base] + v->offset * item_bytes;
+}
+
+static uint64_t address_of(const lw_exec *exec, lw_ref x)
+{
+    return (uintptr_t)bytes_of(exec, x);
+}
+
+static uint32_t stride_of(const lw_exec *exec, lw_ref x)
+{
+    return (uint32_t)lw_layout_stride(&exec->plan->values[value_of(exec, x)->base]);
+}
+
+static uint64_t table_address(const lw_exec *exec, size_t offset)
+{
+    return (uintptr_t)(exec->tables.memory.at + offset);
+}
+
+static uint64_t vector_of(const op_run *run)
+{
+    return (uintptr_t)run->exec->weights[run->op->weights[0].index].memory.at;
+}
+
+static lw_xpu_past past_of(const op_run *run)
+{
+    const lw_exec *exec = run->exec;
+    const lw_state *state = &exec->plan->states[run->op->state.index];
+    return (lw_xpu_past){
+        .pages = (uintptr_t)exec->pages[run->op->state.index].at,
+        .page_bytes = lw__xpu_page_bytes(state),
+        .places = table_address(exec, exec->tables.places[state->group]),
+        .ids = table_address(exec, exec->tables.ids[state->group]),
+        .lineage = table_address(exec, exec->tables.lineage),
+    };
+}
+
+/* One item for each of columns, a group of 64 at a time, in each row. */
+static lw_status launch_columns(const op_run *run, lw_xpu_kernel kernel, size_t columns, const void *args,
+                                size_t args_bytes, lw_diag *d)
+{
+    const lw_xpu_launch launch = { .kernel = kernel, .items_x = LW_XPU_TILE, .items_y = 1,
+                                   .groups_x = (uint32_t)size_div_up(columns, LW_XPU_TILE),
+                                   .groups_y = run->rows, .args = args, .args_bytes = args_bytes };
+    return lw__xpu_launch(run->exec->device, &launch, d);
+}
+
+static lw_status run_embed(op_run *run, lw_diag *d)
+{
+    const lw_exec *exec = run->exec;
+    const lw_xpu_embed_args args = { .table = exec->weights[run->op->weights[0].index].matrix,
+                                     .tokens = table_address(exec, exec->tables.tokens),
+                                     .y = address_of(exec, run->op->out),
+                                     .y_stride = stride_of(exec, run->op->out) };
+    return launch_columns(run, LW_XPU_KERNEL_embed, args.table.cols, &args, sizeof args, d);
+}
+
+static lw_status run_norm(op_run *run, lw_diag *d)
+{
+    const lw_exec *exec = run->exec;
+    const lw_op *op = run->op;
+    const lw_xpu_norm_args args = { .x = address_of(exec, op->in[0]), .x_stride = stride_of(exec, op->in[0]),
+                                    .y = address_of(exec, op->out), .y_stride = stride_of(exec, op->out),
+                                    .w = vector_of(run), .segment = op->p.norm.segment,
+                                    .scale = op->p.norm.scale, .eps = op->p.norm.eps };
+    /* A work-group a segment. */
+    const size_t columns = (size_t)(value_of(exec, op->out)->width / args.segment) * LW_XPU_TILE;
+    return launch_columns(run, LW_XPU_KERNEL_rms_norm, columns, &args, sizeof args, d);
+}
+
+/* Sums of the input's groups, unless they are there already. */
+static lw_status group_sums(op_run *run, const lw_xpu_matrix *matrix, lw_diag *d)
+{
+    lw_exec *exec = run->exec;
+    const lw_ref x = run->op->in[0];
+    if (matrix->bits == 16) return LW_OK;
+    if (exec->summed_value == x.index && exec->summed_group == matrix->group) return LW_OK;
+    const lw_xpu_sums_args args = { .x = address_of(exec, x), .x_stride = stride_of(exec, x),
+                                    .sums = (uintptr_t)exec->sums.at, .groups = matrix->groups,
+                                    .group = matrix->group };
+    exec->summed_value = x.index;
+    exec->summed_group = matrix->group;
+    return launch_columns(run, LW_XPU_KERNEL_group_sums, matrix->groups, &args, sizeof args, d);
+}
+
+static lw_xpu_kernel linear_kernel(uint32_t bits, bool one_row)
+{
+    if (bits == 4) return one_row ? LW_XPU_KERNEL_linear4 : LW_XPU_KERNEL_linear4_rows;
+    if (bits == 8) return one_row ? LW_XPU_KERNEL_linear8 : LW_XPU_KERNEL_linear8_rows;
+    return one_row ? LW_XPU_KERNEL_linear16 : LW_XPU_KERNEL_linear16_rows;
+}
+
+static lw_status run_linear(op_run *run, lw_diag *d)
+{
+    const lw_exec *exec = run->exec;
+    const lw_op *op = run->op;
+    const lw_xpu_matrix *matrix = &exec->weights[op->weights[0].index].matrix;
+    const lw_status status = group_sums(run, matrix, d);
+    if (status != LW_OK) return status;
+    const lw_xpu_linear_args args = { .weight = *matrix, .x = address_of(exec, op->in[0]),
+                                      .x_stride = stride_of(exec, op->in[0]),
+                                      .sums = (uintptr_t)exec->sums.at, .y = address_of(exec, op->out),
+                                      .y_stride = stride_of(exec, op->out), .rows = run->rows,
+                                      .y_is_f32 = value_of(exec, op->out)->type == LW_TYPE_F32 };
+    const uint32_t rows_each = run->rows == 1 ? 1 : LW_XPU_ROWS;
+    const lw_xpu_launch launch = { .kernel = linear_kernel(matrix->bits, run->rows == 1),
+                                   .items_x = LW_XPU_LANES, .items_y = matrix->slices,
+                                   .groups_x = (uint32_t)size_div_up(matrix->rows, LW_XPU_LANES),
+                                   .groups_y = (uint32_t)size_div_up(run->rows, rows_each),
+                                   .args = &args, .args_bytes = sizeof args };
+    return lw__xpu_launch(exec->device, &launch, d);
+}
+
+static lw_status run_pair(op_run *run, lw_diag *d)
+{
+    const lw_exec *exec = run->exec;
+    const lw_op *op = run->op;
+    const lw_xpu_pair_args args = { .a = address_of(exec, op->in[0]), .a_stride = stride_of(exec, op->in[0]),
+                                    .b = address_of(exec, op->in[1]), .b_stride = stride_of(exec, op->in[1]),
+                                    .y = address_of(exec, op->out), .y_stride = stride_of(exec, op->out),
+                                    .width = value_of(exec, op->out)->width };
+    const lw_xpu_kernel kernel = op->kind == LW_OP_ADD ? LW_XPU_KERNEL_add
+        : op->kind == LW_OP_MUL                        ? LW_XPU_KERNEL_mul
+                                                       : LW_XPU_KERNEL_swiglu;
+    return launch_columns(run, kernel, args.width, &args, sizeof args, d);
+}
+
+static lw_status run_rope(op_run *run, lw_diag *d)
+{
+    const lw_exec *exec = run->exec;
+    const lw_op *op = run->op;
+    const uint32_t table = op->p.rope.table;
+    const lw_xpu_rope_args args = { .x = address_of(exec, op->in[0]), .x_stride = stride_of(exec, op->in[0]),
+                                    .y = address_of(exec, op->out), .y_stride = stride_of(exec, op->out),
+                                    .cosines = table_address(exec, exec->tables.cosines[table]),
+                                    .sines = table_address(exec, exec->tables.sines[table]),
+                                    .width = value_of(exec, op->out)->width, .head_dim = op->p.rope.head_dim,
+                                    .half_dim = exec->plan->ropes[table].half };
+    return launch_columns(run, LW_XPU_KERNEL_rope, args.width, &args, sizeof args, d);
+}
+
+static lw_status run_kv_store(op_run *run, lw_diag *d)
+{
+    const lw_exec *exec = run->exec;
+    const lw_op *op = run->op;
+    const lw_state *state = &exec->plan->states[op->state.index];
+    const lw_xpu_kv_args args = { .past = past_of(run), .k = address_of(exec, op->in[0]),
+                                  .k_stride = stride_of(exec, op->in[0]), .v = address_of(exec, op->in[1]),
+                                  .v_stride = stride_of(exec, op->in[1]), .heads = state->heads,
+                                  .head_dim = state->width };
+    const size_t pairs = (size_t)state->heads * state->width / 2;
+    return launch_columns(run, LW_XPU_KERNEL_kv_store, pairs, &args, sizeof args, d);
+}
+
+static lw_status run_attend(op_run *run, lw_diag *d)
+{
+    const lw_exec *exec = run->exec;
+    const lw_op *op = run->op;
+    const lw_xpu_attend_args args = { .past = past_of(run), .q = address_of(exec, op->in[0]),
+                                      .q_stride = stride_of(exec, op->in[0]), .y = address_of(exec, op->out),
+                                      .y_stride = stride_of(exec, op->out), .heads = op->p.attend.heads,
+                                      .heads_kv = op->p.attend.heads_kv, .head_dim = op->p.attend.head_dim,
+                                      .window = op->p.attend.window, .first = op->p.attend.first,
+                                      .scale = op->p.attend.scale };
+    /* A work-group a head. */
+    const size_t columns = (size_t)args.heads * LW_XPU_TILE;
+    return launch_columns(run, LW_XPU_KERNEL_attend, columns, &args, sizeof args, d);
+}
+
+static lw_status run_gate(op_run *run, lw_diag *d)
+{
+    const lw_exec *exec = run->exec;
+    const lw_op *op = run->op;
+    const uint32_t width = value_of(exec, op->out)->width;
+    const lw_xpu_gate_args args = { .x = address_of(exec, op->in[0]), .x_stride = stride_of(exec, op->in[0]),
+                                    .gate = address_of(exec, op->in[1]),
+                                    .gate_stride = stride_of(exec, op->in[1]), .y = address_of(exec, op->out),
+                                    .y_stride = stride_of(exec, op->out), .width = width,
+                                    .gate_width = width / op->p.gate.heads };
+    return launch_columns(run, LW_XPU_KERNEL_head_gate, width, &args, sizeof args, d);
+}
+
+static lw_status run_conv(op_run *run, lw_diag *d)
+{
+    const lw_exec *exec = run->exec;
+    const lw_op *op = run->op;
+    const lw_xpu_conv_args args = { .past = past_of(run), .x = address_of(exec, op->in[0]),
+                                    .x_stride = stride_of(exec, op->in[0]), .w = vector_of(run),
+                                    .y = address_of(exec, op->out), .y_stride = stride_of(exec, op->out),
+                                    .width = value_of(exec, op->out)->width, .taps = op->p.conv.taps };
+    const lw_status status = launch_columns(run, LW_XPU_KERNEL_tail_store, args.width, &args, sizeof args, d);
+    if (status != LW_OK) return status;
+    return launch_columns(run, LW_XPU_KERNEL_short_conv, args.width, &args, sizeof args, d);
+}
+
+static lw_status run_take_wanted(op_run *run, lw_diag *d)
+{
+    const lw_exec *exec = run->exec;
+    const lw_op *op = run->op;
+    const lw_xpu_take_args args = { .x = address_of(exec, op->in[0]), .x_stride = stride_of(exec, op->in[0]),
+                                    .y = address_of(exec, op->out), .y_stride = stride_of(exec, op->out),
+                                    .wanted = table_address(exec, exec->tables.wanted),
+                                    .width = value_of(exec, op->out)->width };
+    return launch_columns(run, LW_XPU_KERNEL_take_wanted, args.width, &args, sizeof args, d);
+}
+
+static lw_status (*const runners[LW_OP_COUNT])(op_run *run, lw_diag *d) = {
+    [LW_OP_EMBED] = run_embed,
+    [LW_OP_RMS_NORM] = run_norm,
+    [LW_OP_LINEAR] = run_linear,
+    [LW_OP_ADD] = run_pair,
+    [LW_OP_MUL] = run_pair,
+    [LW_OP_SWIGLU] = run_pair,
+    [LW_OP_ROPE] = run_rope,
+    [LW_OP_KV_STORE] = run_kv_store,
+    [LW_OP_ATTEND] = run_attend,
+    [LW_OP_HEAD_GATE] = run_gate,
+    [LW_OP_SHORT_CONV] = run_conv,
+    [LW_OP_TAKE_WANTED] = run_take_wanted,
+};
+
+bool lw__xpu_runs(lw_op_kind kind)
+{
+    return runners[kind] != NULL;
+}
+
+/* A row at a time: a trace is for looking, not for speed. */
+static lw_status trace_op(const op_run *run, lw_diag *d)
+{
+    const lw_exec *exec = run->exec;
+    const lw_op *op = run->op;
+    if (exec->trace.row == NULL || op->out.index == LW_NONE) return LW_OK;
+    const lw_value *v = value_of(exec, op->out);
+    const size_t item_bytes = v->type == LW_TYPE_F32 ? sizeof(float) : sizeof(uint16_t);
+    float *row = exec->trace_row;
+    uint16_t *stored = (uint16_t *)(void *)(exec->trace_row + exec->layout.widest);
+    for (uint32_t r = 0; r < run->rows; r++) {
+        const uint8_t *from = bytes_of(exec, op->out) + r * stride_of(exec, op->out) * item_bytes;
+        void *to = v->type == LW_TYPE_F32 ? (void *)row : (void *)stored;
+        const lw_status status = lw__xpu_download(exec->device, to, from, v->width * item_bytes, d);
+        if (status != LW_OK) return status;
+        for (uint32_t i = 0; v->type == LW_TYPE_BF16 && i < v->width; i++)
+            row[i] = lw_float_of_bf16(stored[i]);
+        exec->trace.row(exec->trace.context, op, v, r, row);
+    }
+    return LW_OK;
+}
+
+lw_status lw__xpu_run_ops(lw_exec *exec, uint32_t begin, uint32_t end, lw_diag *d)
+{
+    for (uint32_t i = begin; i < end; i++) {
+        const lw_op *op = &exec->plan->ops[i];
+        const lw_ref shaped = op->out.index == LW_NONE ? op->in[0] : op->out;
+        op_run run = { .exec = exec, .op = op, .rows = space_rows(exec, value_of(exec, shaped)->space) };
+        if (run.rows == 0) continue;
+        lw_status status = runners[op->kind](&run, d);
+        if (status == LW_OK) status = trace_op(&run, d);
+        if (status != LW_OK) return status;
+    }
+    return LW_OK;
+}

@@ -1,0 +1,354 @@
+/* The xpu device: opening it, compiling a plan for it, and the contract's table. A submission is appended
+ * whole; what is appended later runs after it, so that several may be under way.
+ */
+#include "device/xpu/xpu.h"
+#include "device/xpu/exec.h"
+
+#include "base/size.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PAGE_ALIGN = 64, EXEC_BYTES_MAX = 1 << 30 };
+
+/* ---- the device ---- */
+
+static void xpu_close(lw_device *device)
+{
+    if (device == NULL) return;
+    lw__xpu_queue_close(device);
+    lw_ze_close(&device->ze);
+    free(device->module_path);
+    free(device);
+}
+
+static lw_status device_choose(lw_device *device, const char *which, lw_diag *d)
+{
+    lw_xpu_list *list = calloc(1, sizeof *list);
+    if (list == NULL) return lw_fail(d, LW_NO_ROOM, "no memory for the list of devices");
+    const lw_xpu_info *info = NULL;
+    lw_status status = lw_xpu_find(&device->ze, list, d);
+    if (status == LW_OK) status = lw_xpu_choose(list, which, &info, d);
+    if (status == LW_OK) device->info = *info;
+    free(list);
+    return status;
+}
+
+static lw_status sub_groups_check(const lw_xpu_info *info, lw_diag *d)
+{
+    for (uint32_t i = 0; i < info->sub_group_size_count; i++) {
+        if (info->sub_group_sizes[i] == LW_XPU_LANES) return LW_OK;
+    }
+    return lw_fail(d, LW_UNSUPPORTED, "%s has no sub-groups of %d", info->name, LW_XPU_LANES);
+}
+
+static lw_status xpu_open(const lw_device_options *options, lw_device **out, lw_diag *d)
+{
+    *out = NULL;
+    if (options->isa != NULL) return lw_fail(d, LW_UNSUPPORTED, "the xpu device has no instruction sets");
+    lw_device *device = calloc(1, sizeof *device);
+    if (device == NULL) return lw_fail(d, LW_NO_ROOM, "no memory for the xpu device");
+    lw_status status = lw_ze_open(&device->ze, options->ze_loader, d);
+    if (status == LW_OK && options->xpu_kernels != NULL && options->xpu_kernels[0] != '\0') {
+        device->module_path = strdup(options->xpu_kernels);
+        if (device->module_path == NULL) status = lw_fail(d, LW_NO_ROOM, "no memory for the xpu device");
+    }
+    if (status == LW_OK) status = device_choose(device, options->which, d);
+    if (status == LW_OK) status = sub_groups_check(&device->info, d);
+    if (status == LW_OK) status = lw__xpu_queue_open(device, d);
+    if (status != LW_OK) {
+        xpu_close(device);
+        return status;
+    }
+    *out = device;
+    return LW_OK;
+}
+
+static lw_status xpu_count(const lw_device_options *options, uint32_t *count, lw_diag *d)
+{
+    lw_ze ze;
+    *count = 0;
+    lw_xpu_list *list = calloc(1, sizeof *list);
+    if (list == NULL) return lw_fail(d, LW_NO_ROOM, "no memory for the list of devices");
+    lw_status status = lw_ze_open(&ze, options->ze_loader, d);
+    if (status == LW_OK) {
+        status = lw_xpu_find(&ze, list, d);
+        lw_ze_close(&ze);
+    }
+    if (status == LW_OK) *count = list->count;
+    free(list);
+    return status;
+}
+
+static void xpu_describe(const lw_device *device, char *text, size_t text_bytes)
+{
+    const lw_xpu_info *info = &device->info;
+    char sizes[64] = "";
+    for (uint32_t i = 0; i < info->sub_group_size_count; i++) {
+        const size_t at = strlen(sizes);
+        snprintf(sizes + at, sizeof sizes - at, "%s%u", i == 0 ? "" : "/", info->sub_group_sizes[i]);
+    }
+    snprintf(text, text_bytes, "xpu (%s%s%s, %s, %.1f GiB, sub-groups of %s, %u tile%s)", info->name,
+             info->pci[0] != '\0' ? ", " : "", info->pci, info->integrated ? "integrated" : "discrete",
+             (double)info->memory_bytes / (double)(1 << 30), sizes, info->tiles, info->tiles == 1 ? "" : "s");
+}
+
+/* The driver backs an allocation when it is first written, so that Sysman alone would promise it twice. */
+static uint64_t xpu_free_bytes(const lw_device *device)
+{
+    const uint64_t all = device->info.memory_bytes, own = device->own_bytes;
+    const uint64_t left = all > own ? all - own : 0;
+    uint64_t free_bytes = 0;
+    if (!lw_xpu_sysman_free(&device->ze, device->info.uuid, &free_bytes)) return left;
+    return free_bytes < left ? free_bytes : left;
+}
+
+size_t lw__xpu_page_bytes(const lw_state *state)
+{
+    return size_round_up(lw_state_page_bytes(state), PAGE_ALIGN);
+}
+
+static uint64_t xpu_page_bytes(const lw_device *device, const lw_plan *plan, uint32_t group)
+{
+    (void)device;
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < plan->state_count; i++) {
+        if (plan->states[i].group == group) bytes += lw__xpu_page_bytes(&plan->states[i]);
+    }
+    return bytes;
+}
+
+/* ---- compiling ---- */
+
+static void xpu_exec_close(lw_exec *exec)
+{
+    if (exec == NULL) return;
+    lw_device *device = exec->device;
+    lw__xpu_drain(device);
+    for (uint32_t i = 0; exec->weights != NULL && i < exec->plan->weight_count; i++)
+        lw__xpu_free(device, &exec->weights[i].memory);
+    for (uint32_t i = 0; exec->pages != NULL && i < exec->plan->state_count; i++)
+        lw__xpu_free(device, &exec->pages[i]);
+    lw__xpu_free(device, &exec->activations);
+    lw__xpu_free(device, &exec->sums);
+    lw__xpu_free(device, &exec->tables.memory);
+    free(exec->tables.host);
+    free(exec->logits);
+    lw_chain_walk_deinit(&exec->walk);
+    lw_arena_deinit(&exec->arena);
+    free(exec);
+}
+
+static lw_status weights_load(lw_exec *exec, const lw_exec_options *options, lw_diag *d)
+{
+    const lw_plan *plan = exec->plan;
+    uint64_t total = 0, done = 0;
+    for (uint32_t i = 0; i < plan->weight_count; i++) total += lw_weight_bytes(&plan->weights[i]);
+    for (uint32_t i = 0; i < plan->op_count * LW_OP_WEIGHTS_MAX; i++) {
+        const lw_op *op = &plan->ops[i / LW_OP_WEIGHTS_MAX];
+        const uint32_t index = op->weights[i % LW_OP_WEIGHTS_MAX].index;
+        if (index == LW_NONE || exec->weights[index].memory.at != NULL) continue;
+        const lw_weight *w = &plan->weights[index];
+        const lw_status status = lw__xpu_weight_load(exec, op, index, d);
+        if (status != LW_OK) return status;
+        for (size_t t = 0; options->checkpoint != NULL && t < lw_weight_tensor_count(w); t++)
+            lw_checkpoint_release(options->checkpoint, lw_weight_tensor(w, t));
+        done += lw_weight_bytes(w);
+        if (options->progress.step != NULL) options->progress.step(options->progress.context, done, total);
+    }
+    return lw__xpu_sync(exec->device, d);
+}
+
+static lw_status pages_make(lw_exec *exec, const lw_exec_options *options, lw_diag *d)
+{
+    memcpy(exec->page_counts, options->page_counts, sizeof exec->page_counts);
+    for (uint32_t i = 0; i < exec->plan->state_count; i++) {
+        const lw_state *state = &exec->plan->states[i];
+        size_t bytes;
+        if (!size_mul(lw__xpu_page_bytes(state), exec->page_counts[state->group], &bytes))
+            return lw_fail(d, LW_NO_ROOM, "the pages of state \"%s\" are more than an address holds",
+                           state->name);
+        const lw_status status = lw__xpu_alloc(exec->device, bytes, &exec->pages[i], d);
+        if (status != LW_OK) {
+            return lw_fail_prefix(d, status, "%u pages of state \"%s\" (a smaller --context needs fewer)",
+                                  exec->page_counts[state->group], state->name);
+        }
+    }
+    return LW_OK;
+}
+
+/* Room for the sums of the groups of any linear's input. */
+static size_t sums_bytes(const lw_exec *exec)
+{
+    const lw_plan *plan = exec->plan;
+    size_t groups = 0;
+    for (uint32_t i = 0; i < plan->op_count; i++) {
+        if (plan->ops[i].kind == LW_OP_LINEAR)
+            groups = size_max(groups, lw_weight_groups(&plan->weights[plan->ops[i].weights[0].index]));
+    }
+    return groups * exec->rows_max * sizeof(float);
+}
+
+static lw_status memory_make(lw_exec *exec, const lw_exec_options *options, lw_diag *d)
+{
+    const lw_plan *plan = exec->plan;
+    exec->weights = lw_arena_take_array(&exec->arena, plan->weight_count, sizeof *exec->weights);
+    exec->pages = lw_arena_take_array(&exec->arena, plan->state_count, sizeof *exec->pages);
+    exec->is_chain = lw_arena_take_array(&exec->arena, exec->rows_max, sizeof *exec->is_chain);
+    exec->logits_here = lw_arena_take_array(&exec->arena, exec->wanted_max, sizeof *exec->logits_here);
+    exec->logits = calloc((size_t)exec->wanted_max, plan->vocab * sizeof *exec->logits);
+    lw_status status =
+        lw_layout_make(plan, exec->rows_max, exec->wanted_max, &exec->arena, &exec->layout, d);
+    if (status != LW_OK) return status;
+    exec->trace_row = lw_arena_take_array(&exec->arena, 2 * (size_t)exec->layout.widest, sizeof(float));
+    if (exec->weights == NULL || exec->pages == NULL || exec->is_chain == NULL || exec->logits == NULL
+        || exec->logits_here == NULL || exec->trace_row == NULL)
+        return lw_fail(d, LW_NO_ROOM, "no memory for the compiled plan");
+    status = lw__xpu_alloc(exec->device, exec->layout.bytes, &exec->activations, d);
+    if (status == LW_OK) status = lw__xpu_alloc(exec->device, sums_bytes(exec), &exec->sums, d);
+    if (status != LW_OK) return lw_fail_prefix(d, status, "activations (a smaller --chunk needs less)");
+    return pages_make(exec, options, d);
+}
+
+static lw_status xpu_compile(lw_device *device, const lw_plan *plan, const lw_exec_options *options,
+                             lw_exec **out, lw_diag *d)
+{
+    *out = NULL;
+    LW_ASSERT(options->rows_max > 0 && options->wanted_max > 0);
+    lw_status status = lw__xpu_plan_check(plan, d);
+    if (status == LW_OK) status = lw__xpu_kernels_load(device, d);
+    if (status != LW_OK) return status;
+    lw_exec *exec = calloc(1, sizeof *exec);
+    if (exec == NULL) return lw_fail(d, LW_NO_ROOM, "no memory for the compiled plan");
+    lw_arena_init(&exec->arena, EXEC_BYTES_MAX);
+    exec->device = device;
+    exec->plan = plan;
+    exec->rows_max = options->rows_max;
+    exec->wanted_max = options->wanted_max;
+    exec->trace = options->trace;
+    status = memory_make(exec, options, d);
+    if (status == LW_OK && plan->entry_count > LW_ENTRY_HEAD)
+        status = lw_chain_walk_init(&exec->walk, exec->wanted_max, d);
+    if (status == LW_OK) status = weights_load(exec, options, d);
+    if (status != LW_OK) {
+        xpu_exec_close(exec);
+        return status;
+    }
+    *out = exec;
+    return LW_OK;
+}
+
+/* ---- forwards ---- */
+
+static lw_status entry_append(lw_exec *exec, uint32_t entry, const lw_batch *batch, lw_diag *d)
+{
+    LW_ASSERT(entry < exec->plan->entry_count);
+    const lw_status status = lw__xpu_batch_begin(exec, batch, d);
+    if (status != LW_OK) return status;
+    exec->entry = entry;
+    memset(exec->logits_here, 0, exec->wanted_max * sizeof *exec->logits_here);
+    const lw_entry *e = &exec->plan->entries[entry];
+    return lw__xpu_run_ops(exec, e->op_begin, e->op_end, d);
+}
+
+static lw_status xpu_submit(lw_exec *exec, uint32_t entry, const lw_batch *batch, lw_ticket *ticket,
+                            lw_diag *d)
+{
+    exec->chain_count = 0;
+    const lw_status status = entry_append(exec, entry, batch, d);
+    if (status == LW_OK) *ticket = ++exec->submitted;
+    return status;
+}
+
+static lw_status xpu_wait(lw_exec *exec, lw_ticket ticket, lw_diag *d)
+{
+    LW_ASSERT(ticket <= exec->submitted);
+    if (ticket <= exec->waited) return LW_OK;
+    exec->waited = exec->submitted;
+    return lw__xpu_sync(exec->device, d);
+}
+
+/* The index-th wanted row, copied when it is first asked for. */
+static lw_status logits_row(lw_exec *exec, uint32_t index, float **logits, lw_diag *d)
+{
+    const lw_value *value = &exec->plan->values[exec->plan->entries[exec->entry].logits.index];
+    const size_t vocab = exec->plan->vocab, stride = lw_layout_stride(value);
+    const uint8_t *from = exec->activations.at + exec->layout.offsets[value->base];
+    *logits = exec->logits + index * vocab;
+    if (exec->logits_here[index]) return LW_OK;
+    const lw_status status = lw__xpu_download(exec->device, *logits, from + index * stride * sizeof(float),
+                                              vocab * sizeof(float), d);
+    exec->logits_here[index] = status == LW_OK;
+    return status;
+}
+
+static lw_status xpu_read_logits(lw_exec *exec, uint32_t index, const float **logits, lw_diag *d)
+{
+    LW_ASSERT(exec->waited == exec->submitted && index < exec->wanted_count);
+    float *row = NULL;
+    const lw_status status = logits_row(exec, index, &row, d);
+    *logits = row;
+    return status;
+}
+
+static lw_status xpu_submit_chain(lw_exec *exec, const lw_chain *chain, lw_ticket *ticket, lw_diag *d)
+{
+    lw_batch batch;
+    exec->chain_count = 0;
+    lw_chain_walk_begin(&exec->walk, chain);
+    while (lw_chain_walk_batch(&exec->walk, &batch)) {
+        float *row = NULL;
+        lw_status status = entry_append(exec, LW_ENTRY_HEAD, &batch, d);
+        for (uint32_t i = 0; status == LW_OK && i < batch.row_count; i++)
+            status = logits_row(exec, i, &row, d);
+        if (status != LW_OK) return status;
+        lw_chain_walk_draw(&exec->walk, exec->logits, exec->plan->vocab, exec->plan->vocab);
+    }
+    exec->wanted_count = 0;
+    exec->chain_count = chain->row_count;
+    *ticket = ++exec->submitted;
+    return LW_OK;
+}
+
+static lw_status xpu_read_chain(lw_exec *exec, uint32_t row, const int32_t **tokens, lw_diag *d)
+{
+    (void)d;
+    LW_ASSERT(exec->waited == exec->submitted && row < exec->chain_count);
+    *tokens = lw_chain_walk_tokens(&exec->walk, row);
+    return LW_OK;
+}
+
+static lw_status xpu_page_copy(lw_exec *exec, uint32_t group, uint32_t from, uint32_t to, lw_diag *d)
+{
+    LW_ASSERT(from < exec->page_counts[group] && to < exec->page_counts[group]);
+    for (uint32_t i = 0; i < exec->plan->state_count; i++) {
+        const lw_state *state = &exec->plan->states[i];
+        if (state->group != group) continue;
+        const size_t bytes = lw__xpu_page_bytes(state);
+        uint8_t *pages = exec->pages[i].at;
+        const lw_status status =
+            lw__xpu_copy(exec->device, pages + to * bytes, pages + from * bytes, bytes, d);
+        if (status != LW_OK) return status;
+    }
+    return LW_OK;
+}
+
+const lw_device_table lw_device_xpu = {
+    .name = "xpu",
+    .calls_draw = true,
+    .count = xpu_count,
+    .open = xpu_open,
+    .close = xpu_close,
+    .describe = xpu_describe,
+    .free_bytes = xpu_free_bytes,
+    .page_bytes = xpu_page_bytes,
+    .compile = xpu_compile,
+    .exec_close = xpu_exec_close,
+    .submit = xpu_submit,
+    .submit_chain = xpu_submit_chain,
+    .read_chain = xpu_read_chain,
+    .wait = xpu_wait,
+    .read_logits = xpu_read_logits,
+    .page_copy = xpu_page_copy,
+};
