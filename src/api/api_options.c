@@ -50,8 +50,7 @@ void lw_model_options_init(lw_model_options *options)
 lw_result lw__api_model_options(const lw_model_options *options, lw_model_options *out, lw_error *error)
 {
     lw_model_options_init(out);
-    if (options == NULL) return LW_RESULT_OK;
-    const lw_result result = struct_copy(options, out, sizeof *out, error);
+    const lw_result result = options == NULL ? LW_RESULT_OK : struct_copy(options, out, sizeof *out, error);
     if (result != LW_RESULT_OK) return result;
     const whole_range ranges[] = {
         { "threads", out->threads, LW_POOL_THREADS_MAX },

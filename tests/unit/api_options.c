@@ -52,6 +52,15 @@ static void models_that_are_none_say_why(void **state)
     assert_null(model);
 }
 
+static void no_options_are_the_usual_ones(void **state)
+{
+    (void)state;
+    lw_error error = { .text = "" };
+    lw_model *model = NULL;
+    if (lw_model_open(API_MODEL, NULL, &model, &error) != LW_RESULT_OK) fail_msg("%s", error.text);
+    lw_model_close(model);
+}
+
 typedef struct request_case {
     const char *field;
     size_t at;          /* of the double in lw_request_options */
@@ -268,6 +277,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(model_options_are_refused_by_name),
         cmocka_unit_test(models_that_are_none_say_why),
+        cmocka_unit_test(no_options_are_the_usual_ones),
         cmocka_unit_test(sampling_ranges_are_held_at_their_edges),
         cmocka_unit_test(other_request_options_are_refused_by_name),
         cmocka_unit_test(room_is_counted),
