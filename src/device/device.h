@@ -61,8 +61,8 @@ typedef struct lw_chain {
     void *context;
 } lw_chain;
 
-/* What is told after every op: row, for every vector of its output (slots of a row one after the other), it as
- * fp32; op, the time that it took. Either may be NULL. */
+/* What is told after every op: row, for every vector of its output (slots of a row one after the other), it
+ * as fp32; op, the time that it took. Either may be NULL. */
 typedef struct lw_trace {
     void (*row)(void *context, const lw_op *op, const lw_value *value, uint32_t row, const float *values);
     void (*op)(void *context, const lw_op *op, uint64_t ns);
