@@ -3,6 +3,20 @@
 
 #include "base/size.h"
 
+size_t lw_layout_state_bytes(const lw_state *state)
+{
+    return size_round_up(lw_state_page_bytes(state), LW_LAYOUT_ALIGN_BYTES);
+}
+
+uint64_t lw_layout_group_bytes(const lw_plan *plan, uint32_t group)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < plan->state_count; i++) {
+        if (plan->states[i].group == group) bytes += lw_layout_state_bytes(&plan->states[i]);
+    }
+    return bytes;
+}
+
 size_t lw_layout_stride(const lw_value *value)
 {
     return size_round_up(value->width, LW_LAYOUT_ALIGN_BYTES / sizeof(uint16_t));

@@ -101,19 +101,10 @@ static void cpu_describe(const lw_device *device, char *text, size_t text_bytes)
              threads == 1 ? "" : "s");
 }
 
-static size_t state_page_bytes(const lw_state *state)
-{
-    return size_round_up(lw_state_page_bytes(state), ALIGN_BYTES);
-}
-
 static uint64_t cpu_page_bytes(const lw_device *device, const lw_plan *plan, uint32_t group)
 {
     (void)device;
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < plan->state_count; i++) {
-        if (plan->states[i].group == group) bytes += state_page_bytes(&plan->states[i]);
-    }
-    return bytes;
+    return lw_layout_group_bytes(plan, group);
 }
 
 /* ---- compiling: weights ---- */
@@ -208,7 +199,7 @@ static lw_status pages_make(lw_exec *exec, const lw_exec_options *options, lw_di
         const lw_state *state = &plan->states[i];
         lw_cpu_pages *pages = &exec->pages[i];
         size_t bytes;
-        pages->page_bytes = state_page_bytes(state);
+        pages->page_bytes = lw_layout_state_bytes(state);
         const bool fits = size_mul(pages->page_bytes, exec->page_counts[state->group], &bytes);
         pages->bytes = fits ? lw__cpu_map(bytes) : NULL;
         if (pages->bytes == NULL) {

@@ -56,9 +56,6 @@ lw_status lw__xpu_plan_check(const lw_plan *plan, lw_diag *d) LW_MUST_USE;
 /* Whether ops of this kind have a kernel. */
 bool lw__xpu_runs(lw_op_kind kind);
 
-/* Bytes of one page of a state. */
-size_t lw__xpu_page_bytes(const lw_state *state);
-
 /* Repacks and uploads a weight for op. */
 lw_status lw__xpu_weight_load(lw_exec *exec, const lw_op *op, uint32_t index, lw_diag *d) LW_MUST_USE;
 

@@ -55,7 +55,7 @@ static lw_xpu_past past_of(const op_run *run)
     const lw_state *state = &exec->plan->states[run->op->state.index];
     return (lw_xpu_past){
         .pages = (uintptr_t)exec->pages[run->op->state.index].at,
-        .page_bytes = lw__xpu_page_bytes(state),
+        .page_bytes = lw_layout_state_bytes(state),
         .places = table_address(exec, exec->tables.places[state->group]),
         .ids = table_address(exec, exec->tables.ids[state->group]),
         .lineage = table_address(exec, exec->tables.lineage),

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PAGE_ALIGN = 64, EXEC_BYTES_MAX = 1 << 30 };
+enum { EXEC_BYTES_MAX = 1 << 30 };
 
 /* ---- the device ---- */
 
@@ -104,19 +104,10 @@ static uint64_t xpu_free_bytes(const lw_device *device)
     return free_bytes < left ? free_bytes : left;
 }
 
-size_t lw__xpu_page_bytes(const lw_state *state)
-{
-    return size_round_up(lw_state_page_bytes(state), PAGE_ALIGN);
-}
-
 static uint64_t xpu_page_bytes(const lw_device *device, const lw_plan *plan, uint32_t group)
 {
     (void)device;
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < plan->state_count; i++) {
-        if (plan->states[i].group == group) bytes += lw__xpu_page_bytes(&plan->states[i]);
-    }
-    return bytes;
+    return lw_layout_group_bytes(plan, group);
 }
 
 /* ---- compiling ---- */
@@ -166,7 +157,7 @@ static lw_status pages_make(lw_exec *exec, const lw_exec_options *options, lw_di
     for (uint32_t i = 0; i < exec->plan->state_count; i++) {
         const lw_state *state = &exec->plan->states[i];
         size_t bytes;
-        if (!size_mul(lw__xpu_page_bytes(state), exec->page_counts[state->group], &bytes))
+        if (!size_mul(lw_layout_state_bytes(state), exec->page_counts[state->group], &bytes))
             return lw_fail(d, LW_NO_ROOM, "the pages of state \"%s\" are more than an address holds",
                            state->name);
         const lw_status status = lw__xpu_alloc(exec->device, bytes, &exec->pages[i], d);
@@ -325,7 +316,7 @@ static lw_status xpu_page_copy(lw_exec *exec, uint32_t group, uint32_t from, uin
     for (uint32_t i = 0; i < exec->plan->state_count; i++) {
         const lw_state *state = &exec->plan->states[i];
         if (state->group != group) continue;
-        const size_t bytes = lw__xpu_page_bytes(state);
+        const size_t bytes = lw_layout_state_bytes(state);
         uint8_t *pages = exec->pages[i].at;
         const lw_status status =
             lw__xpu_copy(exec->device, pages + to * bytes, pages + from * bytes, bytes, d);
