@@ -18,7 +18,8 @@ enum { LW_LAYOUT_ALIGN_BYTES = 64 };
  * apart as those of two rows with one slot. */
 size_t lw_layout_stride(const lw_value *value);
 
-/* Bytes of one page of a state, padded to whole lines; and of one page of a reach group, over all its states. */
+/* Bytes of one page of a state, padded to whole lines; and of one page of a reach group, over all its states.
+ */
 size_t lw_layout_state_bytes(const lw_state *state);
 uint64_t lw_layout_group_bytes(const lw_plan *plan, uint32_t group);
 
