@@ -100,6 +100,10 @@ typedef struct lw_exec_options {
     lw_trace trace;
 } lw_exec_options;
 
+/* What a device was given to do since it was opened: commands that the host appended, and kernels that they
+ * made the device run. */
+typedef struct lw_device_counts { uint64_t commands, launches; } lw_device_counts;
+
 typedef struct lw_device_table {
     const char *name;
     bool calls_draw;          /* whether submit_chain asks draw; where not, each draws its likeliest token */
@@ -111,6 +115,8 @@ typedef struct lw_device_table {
     /* One line for people, below LW_DEVICE_TEXT_BYTES: "cpu (avx2, 2 threads)". */
     void (*describe)(const lw_device *device, char *text, size_t text_bytes);
     uint64_t (*free_bytes)(const lw_device *device);
+    /* NULL: the device has no launches to count. */
+    void (*read_counts)(const lw_device *device, lw_device_counts *counts);
 
     /* Bytes of one page of a reach group, over all its states; pure. */
     uint64_t (*page_bytes)(const lw_device *device, const lw_plan *plan, uint32_t group);

@@ -161,6 +161,7 @@ static lw_status barrier(lw_device *device, lw_ze_event *event, lw_diag *d)
     if (event != NULL) result = device->ze.zeEventHostReset(event);
     if (result == LW_ZE_RESULT_SUCCESS)
         result = device->ze.zeCommandListAppendBarrier(device->list, event, 0, NULL);
+    device->counts.commands++;
     if (result == LW_ZE_RESULT_SUCCESS) return LW_OK;
     return lw_ze_fail(d, result, "a barrier on %s", device->info.name);
 }
@@ -177,6 +178,7 @@ static lw_status copy_append(lw_device *device, void *to, const void *from, size
 {
     const lw_ze_result result =
         device->ze.zeCommandListAppendMemoryCopy(device->list, to, from, bytes, NULL, 0, NULL);
+    device->counts.commands++;
     if (result == LW_ZE_RESULT_SUCCESS) return LW_OK;
     return lw_ze_fail(d, result, "a copy of %zu bytes on %s", bytes, device->info.name);
 }
@@ -253,5 +255,7 @@ lw_status lw__xpu_launch(lw_device *device, const lw_xpu_launch *launch, lw_diag
         result = ze->zeCommandListAppendLaunchKernel(device->list, kernel, &groups, NULL, 0, NULL);
     if (result != LW_ZE_RESULT_SUCCESS)
         return lw_ze_fail(d, result, "kernel %u on %s", (unsigned)launch->kernel, device->info.name);
+    device->counts.commands++;
+    device->counts.launches++;
     return barrier(device, NULL, d);
 }

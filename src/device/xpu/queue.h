@@ -33,6 +33,7 @@ struct lw_device {
     uint32_t half;                       /* that the next upload takes */
     uint8_t *staging;                    /* host memory that the device sees */
     uint64_t own_bytes;                  /* device memory that was allocated */
+    lw_device_counts counts;
     lw_ze_module *module;
     lw_ze_kernel *kernels[LW_XPU_KERNEL_COUNT];
 };

@@ -104,6 +104,11 @@ static uint64_t xpu_free_bytes(const lw_device *device)
     return free_bytes < left ? free_bytes : left;
 }
 
+static void xpu_read_counts(const lw_device *device, lw_device_counts *counts)
+{
+    *counts = device->counts;
+}
+
 static uint64_t xpu_page_bytes(const lw_device *device, const lw_plan *plan, uint32_t group)
 {
     (void)device;
@@ -333,6 +338,7 @@ const lw_device_table lw_device_xpu = {
     .close = xpu_close,
     .describe = xpu_describe,
     .free_bytes = xpu_free_bytes,
+    .read_counts = xpu_read_counts,
     .page_bytes = xpu_page_bytes,
     .compile = xpu_compile,
     .exec_close = xpu_exec_close,
