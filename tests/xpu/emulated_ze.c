@@ -34,7 +34,7 @@ struct lw_ze_module { void *library; };
 struct lw_ze_kernel {
     void (*fn)(const void *args);
     uint32_t args_bytes, items[3];
-    bool has_args;
+    bool has_args, sees_memory;
     uint8_t args[ARGUMENT_BYTES_MAX];
 };
 
@@ -438,6 +438,13 @@ lw_ze_result zeKernelSetGroupSize(lw_ze_kernel *kernel, uint32_t x, uint32_t y, 
     return LW_ZE_RESULT_SUCCESS;
 }
 
+lw_ze_result zeKernelSetIndirectAccess(lw_ze_kernel *kernel, uint32_t flags)
+{
+    CALLED();
+    kernel->sees_memory = (flags & LW_ZE_KERNEL_INDIRECT_ACCESS_FLAG_DEVICE) != 0;
+    return LW_ZE_RESULT_SUCCESS;
+}
+
 lw_ze_result zeKernelSetArgumentValue(lw_ze_kernel *kernel, uint32_t index, size_t bytes, const void *value)
 {
     CALLED();
@@ -594,6 +601,7 @@ lw_ze_result zeCommandListAppendLaunchKernel(lw_ze_list *list, lw_ze_kernel *ker
     (void)waits;
     if (wait_count != 0 || !kernel->has_args || kernel->items[0] == 0 || groups->x == 0 || groups->y == 0)
         return LW_ZE_RESULT_ERROR_INVALID_ARGUMENT;
+    if (!kernel->sees_memory) misuse("a launch of a kernel that may find memory not resident");
     command c = { .fn = kernel->fn, .groups = { groups->x, groups->y, groups->z }, .signal = signal };
     memcpy(c.items, kernel->items, sizeof c.items);
     memcpy(c.args, kernel->args, kernel->args_bytes);
