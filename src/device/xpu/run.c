@@ -1,76 +1,9 @@
 /* Walks a plan's ops: each becomes a kernel's arguments and one launch (a linear or a convolution may need
  * two).
  */
-#include "device/xpu/exec.h"
+#include "device/xpu/run.h"
 
 #include "base/float16.h"
-#include "base/size.h"
-
-typedef struct op_run {
-    lw_exec *exec;
-    const lw_op *op;
-    uint32_t rows;               /* of the output's row space, or the input's where there is no output */
-} op_run;
-
-static const lw_value *value_of(const lw_exec *exec, lw_ref x)
-{
-    return &exec->plan->values[x.index];
-}
-
-static uint32_t space_rows(const lw_exec *exec, lw_space space)
-{
-    return space == LW_SPACE_ROWS ? exec->batch->row_count : exec->wanted_count;
-}
-
-static uint8_t *bytes_of(const lw_exec *exec, lw_ref x)
-{
-    const lw_value *v = value_of(exec, x);
-    const size_t item_bytes = v->type == LW_TYPE_F32 ? sizeof(float) : sizeof(uint16_t);
-    return exec->activations.at + exec->layout.offsets[v->base] + v->offset * item_bytes;
-}
-
-static uint64_t address_of(const lw_exec *exec, lw_ref x)
-{
-    return (uintptr_t)bytes_of(exec, x);
-}
-
-static uint32_t stride_of(const lw_exec *exec, lw_ref x)
-{
-    return (uint32_t)lw_layout_stride(&exec->plan->values[value_of(exec, x)->base]);
-}
-
-static uint64_t table_address(const lw_exec *exec, size_t offset)
-{
-    return (uintptr_t)(exec->tables.memory.at + offset);
-}
-
-static uint64_t vector_of(const op_run *run)
-{
-    return (uintptr_t)run->exec->weights[run->op->weights[0].index].memory.at;
-}
-
-static lw_xpu_past past_of(const op_run *run)
-{
-    const lw_exec *exec = run->exec;
-    const lw_state *state = &exec->plan->states[run->op->state.index];
-    return (lw_xpu_past){
-        .pages = (uintptr_t)exec->pages[run->op->state.index].at,
-        .page_bytes = lw_layout_state_bytes(state),
-        .places = table_address(exec, exec->tables.places[state->group]),
-        .ids = table_address(exec, exec->tables.ids[state->group]),
-        .lineage = table_address(exec, exec->tables.lineage),
-    };
-}
-
-/* One item for each of columns, a group of 64 at a time, in each row. */
-static lw_status launch_columns(const op_run *run, lw_xpu_kernel kernel, size_t columns, const void *args,
-                                size_t args_bytes, lw_diag *d)
-{
-    const lw_xpu_launch launch = { .kernel = kernel, .items_x = LW_XPU_TILE, .items_y = 1,
-                                   .groups_x = (uint32_t)size_div_up(columns, LW_XPU_TILE),
-                                   .groups_y = run->rows, .args = args, .args_bytes = args_bytes };
-    return lw__xpu_launch(run->exec->device, &launch, d);
-}
 
 static lw_status run_embed(op_run *run, lw_diag *d)
 {
@@ -88,7 +21,7 @@ static lw_status run_norm(op_run *run, lw_diag *d)
     const lw_op *op = run->op;
     const lw_xpu_norm_args args = { .x = address_of(exec, op->in[0]), .x_stride = stride_of(exec, op->in[0]),
                                     .y = address_of(exec, op->out), .y_stride = stride_of(exec, op->out),
-                                    .w = vector_of(run), .segment = op->p.norm.segment,
+                                    .w = vector_of(run, 0), .segment = op->p.norm.segment,
                                     .scale = op->p.norm.scale, .eps = op->p.norm.eps };
     /* A work-group a segment. */
     const size_t columns = (size_t)(value_of(exec, op->out)->width / args.segment) * LW_XPU_TILE;
@@ -171,7 +104,7 @@ static lw_status run_kv_store(op_run *run, lw_diag *d)
     const lw_exec *exec = run->exec;
     const lw_op *op = run->op;
     const lw_state *state = &exec->plan->states[op->state.index];
-    const lw_xpu_kv_args args = { .past = past_of(run), .k = address_of(exec, op->in[0]),
+    const lw_xpu_kv_args args = { .past = past_of(exec, op->state), .k = address_of(exec, op->in[0]),
                                   .k_stride = stride_of(exec, op->in[0]), .v = address_of(exec, op->in[1]),
                                   .v_stride = stride_of(exec, op->in[1]), .heads = state->heads,
                                   .head_dim = state->width };
@@ -183,7 +116,7 @@ static lw_status run_attend(op_run *run, lw_diag *d)
 {
     const lw_exec *exec = run->exec;
     const lw_op *op = run->op;
-    const lw_xpu_attend_args args = { .past = past_of(run), .q = address_of(exec, op->in[0]),
+    const lw_xpu_attend_args args = { .past = past_of(exec, op->state), .q = address_of(exec, op->in[0]),
                                       .q_stride = stride_of(exec, op->in[0]), .y = address_of(exec, op->out),
                                       .y_stride = stride_of(exec, op->out), .heads = op->p.attend.heads,
                                       .heads_kv = op->p.attend.heads_kv, .head_dim = op->p.attend.head_dim,
@@ -211,8 +144,8 @@ static lw_status run_conv(op_run *run, lw_diag *d)
 {
     const lw_exec *exec = run->exec;
     const lw_op *op = run->op;
-    const lw_xpu_conv_args args = { .past = past_of(run), .x = address_of(exec, op->in[0]),
-                                    .x_stride = stride_of(exec, op->in[0]), .w = vector_of(run),
+    const lw_xpu_conv_args args = { .past = past_of(exec, op->state), .x = address_of(exec, op->in[0]),
+                                    .x_stride = stride_of(exec, op->in[0]), .w = vector_of(run, 0),
                                     .y = address_of(exec, op->out), .y_stride = stride_of(exec, op->out),
                                     .width = value_of(exec, op->out)->width, .taps = op->p.conv.taps };
     const lw_status status = launch_columns(run, LW_XPU_KERNEL_tail_store, args.width, &args, sizeof args, d);
