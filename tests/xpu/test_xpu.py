@@ -1,5 +1,6 @@
 """The xpu device from the command line: what `lanewise devices` says with and without it, and a shipped model on
 the emulated device, compared with double precision like on any other."""
+import json
 import os
 import shutil
 import subprocess
@@ -86,3 +87,16 @@ def test_a_shipped_model_holds(name):
     done = lanewise("check", ROOT / "models" / name, "--device", "xpu")
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.endswith("passed\n") and "bit-equal" in done.stdout
+
+
+@needs_loader
+@needs_kernels
+def test_bench_counts_launches():
+    def figures(device):
+        done = lanewise("bench", LFM, "--device", device, "--prompt", "4", "--decode", "2", "--json")
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    xpu = figures("xpu")
+    assert 10 < xpu["launches_per_token"] <= xpu["commands_per_token"]
+    assert "launches_per_token" not in figures("cpu")

@@ -175,9 +175,11 @@ bool lw__xpu_runs(lw_op_kind kind)
 /* A row at a time: a trace is for looking, not for speed. */
 static lw_status trace_op(const op_run *run, lw_diag *d)
 {
-    const lw_exec *exec = run->exec;
+    lw_exec *exec = run->exec;
     const lw_op *op = run->op;
-    if (exec->trace.row == NULL || op->out.index == LW_NONE) return LW_OK;
+    if (exec->trace.row == NULL) return LW_OK;
+    const lw_status appended = lw__xpu_tape_run(exec, false, d);
+    if (appended != LW_OK || op->out.index == LW_NONE) return appended;
     const lw_value *v = value_of(exec, op->out);
     const size_t item_bytes = v->type == LW_TYPE_F32 ? sizeof(float) : sizeof(uint16_t);
     float *row = exec->trace_row;
@@ -196,6 +198,7 @@ static lw_status trace_op(const op_run *run, lw_diag *d)
 
 lw_status lw__xpu_run_ops(lw_exec *exec, uint32_t begin, uint32_t end, lw_diag *d)
 {
+    lw__xpu_tape_begin(exec->device);
     for (uint32_t i = begin; i < end; i++) {
         const lw_op *op = &exec->plan->ops[i];
         const lw_ref shaped = op->out.index == LW_NONE ? op->in[0] : op->out;
@@ -207,5 +210,5 @@ lw_status lw__xpu_run_ops(lw_exec *exec, uint32_t begin, uint32_t end, lw_diag *
         if (status == LW_OK) status = trace_op(&run, d);
         if (status != LW_OK) return status;
     }
-    return LW_OK;
+    return lw__xpu_tape_run(exec, exec->batch->row_count <= LW_XPU_RECORD_ROWS_MAX, d);
 }
