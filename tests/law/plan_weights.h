@@ -59,6 +59,16 @@ static inline lw_weight plan_affine(plan_weights *w, lw_rng *rng, uint32_t rows,
                         .codes = &m->codes, .scales = &m->scales, .biases = &m->biases };
 }
 
+/* fp32 numbers, as of norms, convolutions and recurrences. */
+static inline lw_weight plan_vector(plan_weights *w, lw_rng *rng, uint32_t rows, uint32_t cols)
+{
+    plan_weight *m = plan_weight_next(w);
+    m->bytes[0] = law_floats(rng, (size_t)rows * cols, 0.7f);
+    m->codes = plan_tensor(LW_DTYPE_F32, rows, cols, m->bytes[0], 4);
+    return (lw_weight){ .name = "vector", .stack_count = 1, .rows = rows, .cols = cols, .map = LW_MAP_FP32,
+                        .code_bits = 32, .global_scale = 1.0f, .codes = &m->codes };
+}
+
 static inline void plan_weights_free(plan_weights *w)
 {
     for (uint32_t i = 0; i < w->count; i++) {
