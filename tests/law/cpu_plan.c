@@ -188,7 +188,8 @@ static void chain_add(bench *b, size_t lane, size_t count)
 static void batch_run(bench *b)
 {
     lw_ticket ticket;
-    const lw_batch batch = { b->rows, b->row_count, b->lanes, LANES };
+    const lw_batch batch = { .rows = b->rows, .row_count = b->row_count, .lanes = b->lanes,
+                             .lane_count = LANES };
     assert_int_equal(lw_device_cpu.submit(b->exec, 0, &batch, &ticket, NULL), LW_OK);
     assert_int_equal(lw_device_cpu.wait(b->exec, ticket, NULL), LW_OK);
     b->row_count = 0;

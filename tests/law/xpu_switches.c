@@ -124,11 +124,15 @@ static void record(bench *b, lw_rng *rng)
     x = lw_plan_add(p, x, mlp(b, rng, norm(b, rng, x, WIDTH, LW_NORM_TWICE), 16));
     x = lw_plan_add(p, x, attention(b, rng, norm(b, rng, x, WIDTH, LW_NORM_TWICE), false, 0));
     lw_plan_entry_end(p, logits_of(b, rng, x));
+    lw_plan_entry_begin(p, "head");
+    x = lw_plan_embed(p, lw_plan_weight(p, &table));
+    x = lw_plan_add(p, x, attention(b, rng, norm(b, rng, x, WIDTH, LW_NORM_TWICE), true, 0));
+    lw_plan_entry_end(p, logits_of(b, rng, x));
 }
 
 /* ---- running it ---- */
 
-static bench *bench_open(lw_rng *rng)
+static bench *bench_of(lw_rng *rng, void (*record_plan)(bench *b, lw_rng *rng))
 {
     const xpu_paths paths = xpu_paths_find();
     xpu_need_kernels(&paths);
@@ -136,10 +140,15 @@ static bench *bench_open(lw_rng *rng)
     b->paths = paths;
     b->library = xpu_emulated_open(&b->paths, &b->emulated);
     assert_int_equal(lw_plan_init(&b->plan, NULL), LW_OK);
-    record(b, rng);
+    record_plan(b, rng);
     for (size_t i = 0; i < LANES * LENGTH; i++)
         b->tokens[i / LENGTH][i % LENGTH] = (int32_t)lw_rng_below(rng, VOCAB);
     return b;
+}
+
+static bench *bench_open(lw_rng *rng)
+{
+    return bench_of(rng, record);
 }
 
 static void bench_close(bench *b)
@@ -196,7 +205,8 @@ static void batch_run(bench *b, logits *into)
 {
     lw_ticket ticket;
     lw_diag d = { "" };
-    const lw_batch batch = { b->rows, b->row_count, b->lanes, LANES };
+    const lw_batch batch = { .rows = b->rows, .row_count = b->row_count, .lanes = b->lanes,
+                             .lane_count = LANES };
     lw_status status = xpu->submit(b->exec, 0, &batch, &ticket, &d);
     if (status == LW_OK) status = xpu->wait(b->exec, ticket, &d);
     for (uint32_t r = 0, index = 0; r < b->row_count; r++) {
@@ -255,7 +265,8 @@ static void nothing_that_is_left_out_changes_a_bit(void **state)
         const lw_device_counts counts = streams_run(b, names[i], 1, other);
         if (!is_same(with, other)) fail_msg("without %s: other bits", names[i]);
         /* Planted: a switch that switches nothing. */
-        if (counts.launches == most.launches && counts.commands == most.commands)
+        if (strcmp(names[i], "chain") != 0 && counts.launches == most.launches
+            && counts.commands == most.commands)
             fail_msg("without %s: the same launches", names[i]);
         const size_t at = strlen(all);
         snprintf(all + at, sizeof all - at, "%s%s", at == 0 ? "" : ",", names[i]);
@@ -271,6 +282,230 @@ static void nothing_that_is_left_out_changes_a_bit(void **state)
     free(other);
     bench_close(b);
 }
+
+/* ---- tokens that the device finds ---- */
+
+enum { CHAINS = LANES, STEPS = 5 };
+
+static int32_t draw_likeliest(void *context, uint32_t row, uint32_t step, const float *row_logits)
+{
+    (void)context;
+    (void)row;
+    (void)step;
+    int32_t best = 0;
+    for (int32_t id = 1; id < VOCAB; id++) best = row_logits[id] > row_logits[best] ? id : best;
+    return best;
+}
+
+/* Chains of STEPS and fewer steps from the streams' ends; their tokens, and the waits of the host. */
+static uint32_t chains_run(bench *b, bool draws, uint32_t first, int32_t tokens[CHAINS][STEPS])
+{
+    static const uint32_t steps[CHAINS] = { STEPS, 2 };
+    lw_row rows[CHAINS];
+    lw_diag d = { "" };
+    lw_ticket ticket;
+    const uint32_t begun = b->emulated->waits;
+    for (uint32_t i = 0; i < CHAINS; i++) {
+        const uint32_t lane = CHAINS - 1 - i;
+        b->lanes[lane].committed = first + i;
+        rows[i] = (lw_row){ .token = b->tokens[lane][first], .lane = lane, .position = first + i,
+                            .slot = first + i, .parent = -1, .wanted = true };
+    }
+    const lw_chain chain = { .rows = rows, .steps = steps, .row_count = CHAINS, .lanes = b->lanes,
+                             .lane_count = LANES, .draw = draws ? draw_likeliest : NULL };
+    lw_status status = xpu->submit_chain(b->exec, &chain, &ticket, &d);
+    if (status == LW_OK) status = xpu->wait(b->exec, ticket, &d);
+    for (uint32_t i = 0; status == LW_OK && i < CHAINS; i++) {
+        const int32_t *drawn = NULL;
+        status = xpu->read_chain(b->exec, i, &drawn, &d);
+        if (status == LW_OK) memcpy(tokens[i], drawn, steps[i] * sizeof *drawn);
+    }
+    if (status != LW_OK) fail_msg("%s", d.text);
+    return b->emulated->waits - begun;
+}
+
+/* Drafts of chains that begin at several places, whoever draws them; *waits: of the last chains. */
+static void heads_run(bench *b, const char *without, bool draws, int32_t tokens[][CHAINS][STEPS],
+                      uint32_t *waits)
+{
+    streams_begin(b, without);
+    for (uint32_t i = 0; i < 4; i++) *waits = chains_run(b, draws, 29 * i, tokens[i]);
+    streams_end(b);
+}
+
+static void chains_need_no_host(void **state)
+{
+    (void)state;
+    lw_rng rng = law_rng(304);
+    bench *b = bench_open(&rng);
+    int32_t here[4][CHAINS][STEPS] = { 0 }, there[4][CHAINS][STEPS] = { 0 };
+    uint32_t waits, waits_there;
+    heads_run(b, NULL, false, there, &waits_there);
+    assert_int_equal(waits_there, 1);
+    static const char *const without[] = { "chain", "replay", NULL };
+    for (size_t i = 0; i < sizeof without / sizeof without[0]; i++) {
+        memset(here, 0, sizeof here);
+        heads_run(b, without[i], without[i] == NULL, here, &waits);
+        assert_memory_equal(here, there, sizeof here);
+        assert_true(i == 1 ? waits == 1 : waits >= STEPS);
+    }
+    for (size_t l = 0; l < LANES; l++) b->tokens[l][0]++; /* planted */
+    heads_run(b, NULL, false, here, &waits);
+    assert_memory_not_equal(here, there, sizeof here);
+    bench_close(b);
+}
+
+static void the_likeliest_token_comes_without_logits(void **state)
+{
+    (void)state;
+    enum { ROWS = 40, SICK = VOCAB - 1 };
+    lw_rng rng = law_rng(305);
+    bench *b = bench_open(&rng);
+    logits *into = law_make(1, sizeof *into);
+    int32_t best[ROWS];
+    uint16_t *scales = b->weights.all[0].bytes[1]; /* of the embedding: one group a token */
+    scales[SICK] = 0x7FC0;
+    for (size_t i = 0; i < LANES * LENGTH; i++) b->tokens[i / LENGTH][i % LENGTH] %= SICK;
+    b->tokens[0][30] = SICK;
+    streams_begin(b, NULL);
+    for (int turn = 0; turn < 2; turn++) { /* the second one is a replay */
+        const uint32_t begun = b->emulated->waits;
+        lw_ticket ticket;
+        rows_add(b, 0, ROWS);
+        const lw_batch batch = { .rows = b->rows, .row_count = ROWS, .lanes = b->lanes, .lane_count = LANES,
+                                 .best = true };
+        assert_int_equal(xpu->submit(b->exec, 0, &batch, &ticket, NULL), LW_OK);
+        assert_int_equal(xpu->wait(b->exec, ticket, NULL), LW_OK);
+        for (uint32_t r = 0, index = 0; r < ROWS; r++) {
+            if (b->rows[r].wanted) assert_int_equal(xpu->read_best(b->exec, index++, &best[r], NULL), LW_OK);
+        }
+        if (turn == 1) assert_int_equal(b->emulated->waits - begun, 1);
+        b->row_count = 0;
+        rows_add(b, 0, ROWS);
+        batch_run(b, into);
+        for (uint32_t r = 0; r < ROWS; r += WANTED_EVERY) {
+            const float *row = into->rows[0][r];
+            assert_true(isfinite(row[0]) == (r < 30));
+            assert_int_equal(best[r], r < 30 ? draw_likeliest(NULL, 0, 0, row) : -1);
+        }
+    }
+    streams_end(b);
+    free(into);
+    bench_close(b);
+}
+
+enum { MANY = 9000, PERIOD = 3500 };
+
+/* A vocabulary of several blocks, in which ids a period apart always have equal logits. */
+static void record_ties(bench *b, lw_rng *rng)
+{
+    lw_plan *p = &b->plan;
+    lw_weight table = plan_dense(&b->weights, rng, VOCAB, WIDTH);
+    lw_weight head = plan_dense(&b->weights, rng, MANY, WIDTH);
+    lw_bf16 *rows = b->weights.all[1].bytes[0];
+    for (size_t i = PERIOD * WIDTH; i < MANY * WIDTH; i++) rows[i] = rows[i - PERIOD * WIDTH];
+    lw_plan_entry_begin(p, "main");
+    const lw_ref x = lw_plan_take_wanted(p, lw_plan_embed(p, lw_plan_weight(p, &table)));
+    lw_plan_entry_end(p, lw_plan_linear(p, x, lw_plan_weight(p, &head), LW_TYPE_F32));
+}
+
+static void of_equal_logits_the_lowest_id_wins(void **state)
+{
+    (void)state;
+    enum { ROWS = 6, SICK = MANY - 2 };
+    lw_rng rng = law_rng(306);
+    bench *b = bench_of(&rng, record_ties);
+    lw_bf16 *rows = b->weights.all[1].bytes[0];
+    for (int turn = 0; turn < 2; turn++) {
+        lw_ticket ticket;
+        if (turn == 1) rows[SICK * WIDTH] = 0x7F80; /* an infinity in the last block */
+        streams_begin(b, NULL);
+        rows_add(b, 0, ROWS);
+        const lw_batch batch = { .rows = b->rows, .row_count = ROWS, .lanes = b->lanes, .lane_count = LANES,
+                                 .best = true };
+        assert_int_equal(xpu->submit(b->exec, 0, &batch, &ticket, NULL), LW_OK);
+        assert_int_equal(xpu->wait(b->exec, ticket, NULL), LW_OK);
+        for (uint32_t i = 0; i < (ROWS + WANTED_EVERY - 1) / WANTED_EVERY; i++) {
+            int32_t id;
+            const float *row = NULL;
+            assert_int_equal(xpu->read_best(b->exec, i, &id, NULL), LW_OK);
+            assert_int_equal(xpu->read_logits(b->exec, i, &row, NULL), LW_OK);
+            for (uint32_t other = 0; turn == 0 && other < MANY; other++)
+                assert_true(row[other] < row[id] || (row[other] == row[id] && (int32_t)other >= id));
+            assert_true(turn == 0 ? id < PERIOD && row[id] == row[id + PERIOD] : id == -1);
+        }
+        b->row_count = 0;
+        streams_end(b);
+    }
+    bench_close(b);
+}
+
+/* ---- failures ---- */
+
+/* What a server does of streams that draw the likeliest tokens and of their draft heads. */
+static lw_status visit(bench *b, lw_diag *d)
+{
+    const lw_device_options options = { .ze_loader = b->paths.loader, .xpu_kernels = b->paths.kernels };
+    lw_exec_options exec = { .rows_max = ROWS_MAX, .wanted_max = ROWS_MAX };
+    for (uint32_t g = 0; g < b->plan.reach_count; g++) exec.page_counts[g] = LANES * PAGES;
+    static const uint32_t steps[] = { 3 };
+    lw_ticket ticket = 0;
+    int32_t id;
+    const int32_t *drawn;
+    b->row_count = 0;
+    rows_add(b, 0, 1);
+    const lw_batch batch = {
+        .rows = b->rows, .row_count = 1, .lanes = b->lanes, .lane_count = 1, .best = true
+    };
+    const lw_chain chain = { .rows = b->rows, .steps = steps, .row_count = 1, .lanes = b->lanes,
+                             .lane_count = 1 };
+    lw_status status = xpu->open(&options, &b->device, d);
+    if (status != LW_OK) return status;
+    status = xpu->compile(b->device, &b->plan, &exec, &b->exec, d);
+    for (int turn = 0; status == LW_OK && turn < 2; turn++) {
+        status = xpu->submit(b->exec, 0, &batch, &ticket, d);
+        if (status == LW_OK) status = xpu->wait(b->exec, ticket, d);
+        if (status == LW_OK) status = xpu->read_best(b->exec, 0, &id, d);
+        if (status == LW_OK) status = xpu->submit_chain(b->exec, &chain, &ticket, d);
+        if (status == LW_OK) status = xpu->wait(b->exec, ticket, d);
+        if (status == LW_OK) status = xpu->read_chain(b->exec, 0, &drawn, d);
+    }
+    xpu->exec_close(b->exec);
+    xpu->close(b->device);
+    return status;
+}
+
+static void any_call_may_fail(void **state)
+{
+    (void)state;
+    lw_rng rng = law_rng(307);
+    bench *b = bench_open(&rng);
+    lw_diag d = { "" };
+    streams_begin(b, NULL); /* fills pages and lanes */
+    streams_end(b);
+    assert_int_equal(visit(b, &d), LW_OK);
+    const uint32_t begun = b->emulated->calls;
+    assert_int_equal(visit(b, &d), LW_OK);
+    const uint32_t calls = b->emulated->calls - begun;
+    uint32_t told = 0;
+    for (uint32_t n = 1; n <= calls; n++) {
+        b->emulated->fail_with =
+            n % 2 == 0 ? LW_ZE_RESULT_ERROR_DEVICE_LOST : LW_ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY;
+        b->emulated->fail_at = n;
+        const lw_status status = visit(b, &d);
+        assert_int_equal(b->emulated->fail_at, 0);
+        assert_int_equal(b->emulated->objects, 0);
+        assert_string_equal(b->emulated->error, "");
+        if (status == LW_OK) continue;
+        told++;
+        assert_int_equal(status, n % 2 == 0 ? LW_DEVICE_LOST : LW_NO_ROOM);
+    }
+    /* All but an address that is not told, and waits that only precede closing. */
+    assert_true(calls > 100 && told >= calls - 8);
+    bench_close(b);
+}
+
+/* ---- lists ---- */
 
 /* More kinds of batches than lists are kept for, twice over; and a driver that cannot run lists again. */
 static void lists_come_and_go(void **state)
@@ -313,6 +548,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_that_is_left_out_changes_a_bit),
+        cmocka_unit_test(chains_need_no_host),
+        cmocka_unit_test(the_likeliest_token_comes_without_logits),
+        cmocka_unit_test(of_equal_logits_the_lowest_id_wins),
+        cmocka_unit_test(any_call_may_fail),
         cmocka_unit_test(lists_come_and_go),
         cmocka_unit_test(only_what_there_is_can_be_left_out),
     };
