@@ -18,7 +18,7 @@ typedef struct lw_xpu_tables {
     uint8_t *host;
     size_t capacity, bytes;
     lw_xpu_memory memory;
-    size_t tokens, step, wanted, lineage;
+    size_t tokens, step, wanted, lineage, spans;
     size_t places[LW_PLAN_REACHES_MAX], ids[LW_PLAN_REACHES_MAX];
     size_t cosines[LW_PLAN_ROPES_MAX], sines[LW_PLAN_ROPES_MAX];
 } lw_xpu_tables;
@@ -56,6 +56,7 @@ struct lw_exec {
     lw_xpu_memory *pages;                /* [plan->state_count] */
     uint32_t page_counts[LW_PLAN_REACHES_MAX];
     lw_xpu_memory sums;                  /* of the groups of one linear's input */
+    lw_xpu_memory recurrence;            /* what the rows of one recurrence leave to its walk */
     float *trace_row;                    /* [widest value] twice: as fp32, then as stored */
     bool *is_chain;                      /* [rows_max] */
     float *logits;                       /* [wanted_max, vocab]; malloc'd */
@@ -69,6 +70,7 @@ struct lw_exec {
     const lw_batch *batch;
     lw_xpu_tables tables;
     uint32_t entry, wanted_count;
+    uint32_t span_count, span_rows_max;  /* runs of one lane's rows; rows of the longest */
     uint32_t summed_value, summed_group; /* whose groups sums holds; LW_NONE: nobody's */
     lw_ticket submitted, waited;
     lw_chain_walk walk;
@@ -105,6 +107,9 @@ void lw__xpu_tape_begin(lw_device *device);
 lw_status lw__xpu_tape_run(lw_exec *exec, bool is_usual, lw_diag *d) LW_MUST_USE;
 /* Once nothing that was appended runs any more. */
 void lw__xpu_records_free(lw_exec *exec);
+
+/* Device memory for the recurrences of a plan over that many rows. */
+size_t lw__xpu_recurrence_bytes(const lw_plan *plan, uint32_t rows);
 
 /* Puts the ops [begin, end) of the plan over the batch in flight on the tape. */
 lw_status lw__xpu_run_ops(lw_exec *exec, uint32_t begin, uint32_t end, lw_diag *d) LW_MUST_USE;

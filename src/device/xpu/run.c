@@ -21,7 +21,8 @@ static lw_status run_norm(op_run *run, lw_diag *d)
     const lw_op *op = run->op;
     const lw_xpu_norm_args args = { .x = address_of(exec, op->in[0]), .x_stride = stride_of(exec, op->in[0]),
                                     .y = address_of(exec, op->out), .y_stride = stride_of(exec, op->out),
-                                    .w = vector_of(run, 0), .segment = op->p.norm.segment,
+                                    .w = vector_of(run, 0), .x_is_f32 = is_wide(exec, op->in[0]),
+                                    .segment = op->p.norm.segment,
                                     .scale = op->p.norm.scale, .eps = op->p.norm.eps };
     /* A work-group a segment. */
     const size_t columns = (size_t)(value_of(exec, op->out)->width / args.segment) * LW_XPU_TILE;
@@ -75,6 +76,7 @@ static lw_status run_pair(op_run *run, lw_diag *d)
 {
     const lw_exec *exec = run->exec;
     const lw_op *op = run->op;
+    if (is_wide(exec, op->in[0])) return lw__xpu_run_add_wide(run, d);
     const lw_xpu_pair_args args = { .a = address_of(exec, op->in[0]), .a_stride = stride_of(exec, op->in[0]),
                                     .b = address_of(exec, op->in[1]), .b_stride = stride_of(exec, op->in[1]),
                                     .y = address_of(exec, op->out), .y_stride = stride_of(exec, op->out),
@@ -140,30 +142,6 @@ static lw_status run_gate(op_run *run, lw_diag *d)
     return launch_columns(run, LW_XPU_KERNEL_head_gate, width, &args, sizeof args, d);
 }
 
-static lw_status run_conv(op_run *run, lw_diag *d)
-{
-    const lw_exec *exec = run->exec;
-    const lw_op *op = run->op;
-    const lw_xpu_conv_args args = { .past = past_of(exec, op->state), .x = address_of(exec, op->in[0]),
-                                    .x_stride = stride_of(exec, op->in[0]), .w = vector_of(run, 0),
-                                    .y = address_of(exec, op->out), .y_stride = stride_of(exec, op->out),
-                                    .width = value_of(exec, op->out)->width, .taps = op->p.conv.taps };
-    const lw_status status = launch_columns(run, LW_XPU_KERNEL_tail_store, args.width, &args, sizeof args, d);
-    if (status != LW_OK) return status;
-    return launch_columns(run, LW_XPU_KERNEL_short_conv, args.width, &args, sizeof args, d);
-}
-
-static lw_status run_take_wanted(op_run *run, lw_diag *d)
-{
-    const lw_exec *exec = run->exec;
-    const lw_op *op = run->op;
-    const lw_xpu_take_args args = { .x = address_of(exec, op->in[0]), .x_stride = stride_of(exec, op->in[0]),
-                                    .y = address_of(exec, op->out), .y_stride = stride_of(exec, op->out),
-                                    .wanted = table_address(exec, exec->tables.wanted),
-                                    .width = value_of(exec, op->out)->width };
-    return launch_columns(run, LW_XPU_KERNEL_take_wanted, args.width, &args, sizeof args, d);
-}
-
 static lw_status (*const runners[LW_OP_COUNT])(op_run *run, lw_diag *d) = {
     [LW_OP_EMBED] = run_embed,
     [LW_OP_RMS_NORM] = run_norm,
@@ -175,8 +153,18 @@ static lw_status (*const runners[LW_OP_COUNT])(op_run *run, lw_diag *d) = {
     [LW_OP_KV_STORE] = run_kv_store,
     [LW_OP_ATTEND] = run_attend,
     [LW_OP_HEAD_GATE] = run_gate,
-    [LW_OP_SHORT_CONV] = run_conv,
-    [LW_OP_TAKE_WANTED] = run_take_wanted,
+    [LW_OP_SHORT_CONV] = lw__xpu_run_conv,
+    [LW_OP_WIDEN] = lw__xpu_run_widen,
+    [LW_OP_NORM_GATE] = lw__xpu_run_norm_gate,
+    [LW_OP_BIAS] = lw__xpu_run_bias,
+    [LW_OP_RELU2] = lw__xpu_run_relu2,
+    [LW_OP_CONCAT] = lw__xpu_run_concat,
+    [LW_OP_TAKE_HEADS] = lw__xpu_run_take_heads,
+    [LW_OP_TAIL_STORE] = lw__xpu_run_tail_store,
+    [LW_OP_TAIL_BEFORE] = lw__xpu_run_tail_before,
+    [LW_OP_GATED_DELTA] = lw__xpu_run_recurrence,
+    [LW_OP_SSM] = lw__xpu_run_recurrence,
+    [LW_OP_TAKE_WANTED] = lw__xpu_run_take_wanted,
 };
 
 bool lw__xpu_runs(lw_op_kind kind)
@@ -196,7 +184,7 @@ static lw_status trace_op(const op_run *run, lw_diag *d)
     const size_t item_bytes = v->type == LW_TYPE_F32 ? sizeof(float) : sizeof(uint16_t);
     float *row = exec->trace_row;
     uint16_t *stored = (uint16_t *)(void *)(exec->trace_row + exec->layout.widest);
-    for (uint32_t r = 0; r < run->rows; r++) {
+    for (uint32_t r = 0; r < run->vectors; r++) {
         const uint8_t *from = bytes_of(exec, op->out) + r * stride_of(exec, op->out) * item_bytes;
         void *to = v->type == LW_TYPE_F32 ? (void *)row : (void *)stored;
         const lw_status status = lw__xpu_download(exec->device, to, from, v->width * item_bytes, d);
@@ -214,7 +202,9 @@ lw_status lw__xpu_run_ops(lw_exec *exec, uint32_t begin, uint32_t end, lw_diag *
     for (uint32_t i = begin; i < end; i++) {
         const lw_op *op = &exec->plan->ops[i];
         const lw_ref shaped = op->out.index == LW_NONE ? op->in[0] : op->out;
-        op_run run = { .exec = exec, .op = op, .rows = space_rows(exec, value_of(exec, shaped)->space) };
+        const lw_value *value = value_of(exec, shaped);
+        const uint32_t rows = space_rows(exec, value->space);
+        op_run run = { .exec = exec, .op = op, .rows = rows, .vectors = rows * value->slots };
         if (run.rows == 0) continue;
         lw_status status = runners[op->kind](&run, d);
         if (status == LW_OK) status = trace_op(&run, d);

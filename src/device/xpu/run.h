@@ -9,7 +9,23 @@ typedef struct op_run {
     lw_exec *exec;
     const lw_op *op;
     uint32_t rows;               /* of the output's row space, or the input's where there is no output */
+    uint32_t vectors;            /* of that value: its slots, row by row */
 } op_run;
+
+/* Runners that stand in run_rows.c. */
+lw_status lw__xpu_run_widen(op_run *run, lw_diag *d) LW_MUST_USE;
+lw_status lw__xpu_run_bias(op_run *run, lw_diag *d) LW_MUST_USE;
+lw_status lw__xpu_run_relu2(op_run *run, lw_diag *d) LW_MUST_USE;
+lw_status lw__xpu_run_add_wide(op_run *run, lw_diag *d) LW_MUST_USE;
+lw_status lw__xpu_run_norm_gate(op_run *run, lw_diag *d) LW_MUST_USE;
+lw_status lw__xpu_run_concat(op_run *run, lw_diag *d) LW_MUST_USE;
+lw_status lw__xpu_run_take_heads(op_run *run, lw_diag *d) LW_MUST_USE;
+lw_status lw__xpu_run_take_wanted(op_run *run, lw_diag *d) LW_MUST_USE;
+lw_status lw__xpu_run_conv(op_run *run, lw_diag *d) LW_MUST_USE;
+lw_status lw__xpu_run_tail_store(op_run *run, lw_diag *d) LW_MUST_USE;
+lw_status lw__xpu_run_tail_before(op_run *run, lw_diag *d) LW_MUST_USE;
+/* Of gated_delta and ssm; stands in run_recurrence.c. */
+lw_status lw__xpu_run_recurrence(op_run *run, lw_diag *d) LW_MUST_USE;
 
 static inline const lw_value *value_of(const lw_exec *exec, lw_ref x)
 {
@@ -38,6 +54,7 @@ static inline uint64_t address_of(const lw_exec *exec, lw_ref x)
     return (uintptr_t)bytes_of(exec, x);
 }
 
+/* Elements from one vector of a value to the next: slots of a row, then the next row. */
 static inline uint32_t stride_of(const lw_exec *exec, lw_ref x)
 {
     return (uint32_t)lw_layout_stride(&exec->plan->values[value_of(exec, x)->base]);
@@ -67,13 +84,13 @@ static inline lw_xpu_past past_of(const lw_exec *exec, lw_sref ref)
     };
 }
 
-/* One item for each of columns, a group of 64 at a time, in each row. */
+/* One item for each of columns, a group of 64 at a time, in each vector. */
 static inline lw_status launch_columns(const op_run *run, lw_xpu_kernel kernel, size_t columns,
                                        const void *args, size_t args_bytes, lw_diag *d)
 {
     const lw_xpu_launch launch = { .kernel = kernel, .items_x = LW_XPU_TILE, .items_y = 1,
                                    .groups_x = (uint32_t)size_div_up(columns, LW_XPU_TILE),
-                                   .groups_y = run->rows, .args = args, .args_bytes = args_bytes };
+                                   .groups_y = run->vectors, .args = args, .args_bytes = args_bytes };
     return lw__xpu_launch(run->exec->device, &launch, d);
 }
 

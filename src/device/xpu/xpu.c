@@ -159,6 +159,7 @@ static void xpu_exec_close(lw_exec *exec)
     lw__xpu_free(device, &exec->activations);
     lw__xpu_free(device, &exec->sums);
     lw__xpu_best_free(exec);
+    lw__xpu_free(device, &exec->recurrence);
     lw__xpu_free(device, &exec->tables.memory);
     free(exec->tables.host);
     free(exec->logits);
@@ -235,6 +236,9 @@ static lw_status memory_make(lw_exec *exec, const lw_exec_options *options, lw_d
     status = lw__xpu_alloc(exec->device, exec->layout.bytes, &exec->activations, d);
     if (status == LW_OK) status = lw__xpu_alloc(exec->device, sums_bytes(exec), &exec->sums, d);
     if (status == LW_OK) status = lw__xpu_best_make(exec, d);
+    const size_t recurrence_bytes = lw__xpu_recurrence_bytes(plan, exec->rows_max);
+    if (status == LW_OK && recurrence_bytes > 0)
+        status = lw__xpu_alloc(exec->device, recurrence_bytes, &exec->recurrence, d);
     if (status != LW_OK) return lw_fail_prefix(d, status, "activations (a smaller --chunk needs less)");
     return pages_make(exec, options, d);
 }
