@@ -137,5 +137,6 @@ lw_status lw__xpu_batch_begin(lw_exec *exec, const lw_batch *batch, lw_diag *d)
     if (status != LW_OK) return status;
     exec->batch = batch;
     exec->summed_value = LW_NONE;
+    exec->sorted_route = LW_NONE;
     return lw__xpu_upload(exec->device, exec->tables.memory.at, exec->tables.host, exec->tables.bytes, d);
 }

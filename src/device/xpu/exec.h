@@ -11,6 +11,7 @@
 typedef struct lw_xpu_weight {
     lw_xpu_memory memory;
     lw_xpu_matrix matrix;                /* rows 0: a vector */
+    uint32_t form;                       /* of its codes: which kernels read it (matrix.h) */
 } lw_xpu_weight;
 
 /* Tables of the batch in flight, built on the host and copied in one go; offsets in bytes. */
@@ -35,6 +36,8 @@ struct lw_exec {
     lw_xpu_memory *pages;                /* [plan->state_count] */
     uint32_t page_counts[LW_PLAN_REACHES_MAX];
     lw_xpu_memory sums;                  /* of the groups of one linear's input */
+    lw_xpu_memory expert_order;          /* of one route's vectors; where things lie in it: */
+    lw_xpu_sorted sorted;
     float *trace_row;                    /* [widest value] twice: as fp32, then as stored */
     bool *is_chain;                      /* [rows_max] */
     float *logits;                       /* [wanted_max, vocab]; malloc'd */
@@ -45,6 +48,7 @@ struct lw_exec {
     lw_xpu_tables tables;
     uint32_t entry, wanted_count;
     uint32_t summed_value, summed_group; /* whose groups sums holds; LW_NONE: nobody's */
+    uint32_t sorted_route;               /* whose vectors expert_order holds; LW_NONE: nobody's */
     lw_ticket submitted, waited;
     lw_chain_walk walk;
     uint32_t chain_count;                /* chains of the newest submission */
@@ -55,6 +59,9 @@ lw_status lw__xpu_plan_check(const lw_plan *plan, lw_diag *d) LW_MUST_USE;
 
 /* Whether ops of this kind have a kernel. */
 bool lw__xpu_runs(lw_op_kind kind);
+
+/* Memory for sorting vectors by expert, where the plan has experts. */
+lw_status lw__xpu_experts_make(lw_exec *exec, lw_diag *d) LW_MUST_USE;
 
 /* Repacks and uploads a weight for op. */
 lw_status lw__xpu_weight_load(lw_exec *exec, const lw_op *op, uint32_t index, lw_diag *d) LW_MUST_USE;
