@@ -42,6 +42,11 @@ float8 OVER fma(float8 a, float8 b, float8 c)
     for (int i = 0; i < 8; i++) c[i] = __builtin_fmaf(a[i], b[i], c[i]);
     return c;
 }
+uint4 OVER select(uint4 a, uint4 b, int4 which)
+{
+    for (int i = 0; i < 4; i++) a[i] = which[i] < 0 ? b[i] : a[i];
+    return a;
+}
 uint4 OVER vload4(size_t at, const global uint *p)
 {
     p += 4 * at;

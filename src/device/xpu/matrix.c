@@ -23,6 +23,12 @@ static const struct { lw_map map; uint32_t bits, kernel_map; lw_xpu_kernel kerne
 };
 enum { FORM_COUNT = sizeof forms / sizeof forms[0] };
 
+/* Bits of a code in its low plane; the rest are in the high one. */
+static uint32_t low_bits(uint32_t bits)
+{
+    return bits == 3 ? 2 : bits == 5 || bits == 6 ? 4 : bits;
+}
+
 static uint32_t form_of(const lw_weight *w)
 {
     uint32_t form = 0;
@@ -40,35 +46,26 @@ lw_xpu_kernel lw__xpu_expert_kernel(const lw_xpu_weight *w, bool one_row)
     return forms[w->form].kernels[one_row ? 2 : 3];
 }
 
-static uint32_t common_divisor(uint32_t a, uint32_t b)
-{
-    while (b != 0) {
-        const uint32_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
-/* Columns of a group of the kernels: the weight's own, or equal pieces of it where it is wide, is not scaled
- * at all or is cut short by the last column. All have the same number. */
+/* Columns of a group of the kernels: the weight's own, or pieces of a whole row or of what is not scaled. The
+ * last group may be short. */
 static uint32_t cut_of(const lw_weight *w)
 {
-    const uint32_t wanted = w->group == 0 ? DENSE_GROUP : w->group >= w->cols ? PIECE : w->group;
-    return common_divisor(wanted, w->cols);
+    if (w->group == 0) return DENSE_GROUP;
+    return w->group >= w->cols ? PIECE : w->group;
 }
 
 uint32_t lw__xpu_matrix_groups(const lw_weight *w)
 {
-    return w->cols / cut_of(w);
+    return (uint32_t)size_div_up(w->cols, cut_of(w));
 }
 
-/* The fewest codes that fill whole words, eights of them: kernels take eight at a time. */
+/* The fewest codes that fill whole words of each plane, in eights: kernels take eight at a time. */
 static uint32_t codes_unit(uint32_t bits)
 {
     enum { TAKEN = 8 };
-    const uint32_t fill = WORD_BITS / common_divisor(bits, WORD_BITS);
-    return fill < TAKEN ? TAKEN : fill;
+    uint32_t unit = TAKEN;
+    while (unit * low_bits(bits) % WORD_BITS != 0 || unit * (bits - low_bits(bits)) % WORD_BITS != 0) unit *= 2;
+    return unit;
 }
 
 static uint32_t scale_type_of(const lw_weight *w)
@@ -118,8 +115,8 @@ lw_status lw__xpu_matrix_check(const lw_weight *w, lw_diag *d)
         return lw_fail(d, LW_UNSUPPORTED, "%s is %s without scales", w->name, format);
     if (cut % codes_unit(w->code_bits) != 0) {
         return lw_fail(d, LW_UNSUPPORTED,
-                       "%s is %s with %u columns: the xpu device wants groups and rows of a multiple of %u",
-                       w->name, format, w->cols, codes_unit(w->code_bits));
+                       "%s is %s: the xpu device wants groups of a multiple of %u columns", w->name, format,
+                       codes_unit(w->code_bits));
     }
     return globals_check(w, d);
 }
@@ -145,7 +142,7 @@ static lw_xpu_matrix matrix_of(const lw_weight *w)
 {
     lw_xpu_matrix m = { .rows = w->rows, .cols = w->cols, .map = forms[form_of(w)].kernel_map,
                         .bits = w->code_bits, .group = cut_of(w), .scale_type = scale_type_of(w) };
-    m.groups = w->cols / m.group;
+    m.groups = lw__xpu_matrix_groups(w);
     const size_t usual = size_div_up(LW_XPU_SLICE_COLS, m.group);
     m.slice_groups = (uint32_t)size_max(usual, size_div_up(m.groups, LW_XPU_SLICES_MAX));
     m.slices = (uint32_t)size_div_up(m.groups, m.slice_groups);
@@ -160,6 +157,7 @@ typedef struct block {
     uint32_t *words;
     uint8_t *scales;
     size_t words_bytes, scales_bytes;    /* of a block */
+    size_t padding;                      /* columns past a row's last, of the last group */
     uint32_t *codes, *high;              /* of the row; of a group, its high plane */
     uint16_t *codes16;
     uint8_t *codes8;
@@ -168,13 +166,14 @@ typedef struct block {
 
 static bool block_make(block *b, const lw_weight *w, const lw_xpu_matrix *m, lw_arena *arena)
 {
-    const size_t words = (size_t)m->cols * m->bits / WORD_BITS * LW_XPU_LANES;
+    const size_t padded = (size_t)m->groups * m->group, words = padded * m->bits / WORD_BITS * LW_XPU_LANES;
     const size_t scale_groups = (size_t)lw_weight_groups(w) + 1;
+    b->padding = padded - m->cols;
     b->words_bytes = words * sizeof *b->words;
     b->scales_bytes = (size_t)m->groups * LW_XPU_LANES * scale_bytes(m);
     b->words = lw_arena_take_array(arena, words, sizeof *b->words);
     b->scales = lw_arena_take_array(arena, b->scales_bytes + 1, 1);
-    b->codes = lw_arena_take_array(arena, m->cols, sizeof *b->codes);
+    b->codes = lw_arena_take_array(arena, padded, sizeof *b->codes);
     b->high = lw_arena_take_array(arena, m->group, sizeof *b->high);
     b->codes16 = lw_arena_take_array(arena, m->cols, sizeof *b->codes16);
     b->codes8 = lw_arena_take_array(arena, m->cols, sizeof *b->codes8);
@@ -195,6 +194,7 @@ static void row_read(block *b, const lw_weight *w, uint32_t member, uint32_t row
         lw_weight_codes8(w, member, row, b->codes8);
         for (uint32_t k = 0; k < w->cols; k++) b->codes[k] = b->codes8[k];
     }
+    memset(b->codes + w->cols, 0, b->padding * sizeof *b->codes);
     if (w->group != 0) lw_weight_scales(w, member, row, b->row_scales, b->row_biases);
 }
 
@@ -208,7 +208,7 @@ static void plane_put(uint32_t *words, const uint32_t *codes, uint32_t count, ui
 
 static void codes_put(const block *b, const lw_xpu_matrix *m, uint32_t lane)
 {
-    const uint32_t low = m->bits == 3 ? 2 : m->bits == 5 || m->bits == 6 ? 4 : m->bits, high = m->bits - low;
+    const uint32_t low = low_bits(m->bits), high = m->bits - low;
     const size_t low_words = (size_t)m->group * low / WORD_BITS * LW_XPU_LANES;
     const size_t group_words = (size_t)m->group * m->bits / WORD_BITS * LW_XPU_LANES;
     uint32_t *words = b->words + lane;

@@ -4,6 +4,8 @@
 #include "device/xpu/run.h"
 #include "device/xpu/matrix.h"
 
+#include "base/float16.h"
+
 static lw_status run_embed(op_run *run, lw_diag *d)
 {
     const lw_exec *exec = run->exec;
@@ -20,7 +22,8 @@ static lw_status run_norm(op_run *run, lw_diag *d)
     const lw_op *op = run->op;
     const lw_xpu_norm_args args = { .x = address_of(exec, op->in[0]), .x_stride = stride_of(exec, op->in[0]),
                                     .y = address_of(exec, op->out), .y_stride = stride_of(exec, op->out),
-                                    .w = vector_of(run), .segment = op->p.norm.segment,
+                                    .w = vector_of(run, 0), .x_is_f32 = is_wide(exec, op->in[0]),
+                                    .segment = op->p.norm.segment,
                                     .scale = op->p.norm.scale, .eps = op->p.norm.eps };
     /* A work-group a segment. */
     const size_t columns = (size_t)(value_of(exec, op->out)->width / args.segment) * LW_XPU_TILE;
@@ -35,7 +38,7 @@ lw_status lw__xpu_group_sums(op_run *run, const lw_xpu_matrix *matrix, uint32_t 
     if (exec->summed_value == x.index && exec->summed_group == matrix->group) return LW_OK;
     const lw_xpu_sums_args args = { .x = address_of(exec, x), .x_stride = stride_of(exec, x),
                                     .sums = (uintptr_t)exec->sums.at, .groups = matrix->groups,
-                                    .group = matrix->group };
+                                    .group = matrix->group, .cols = matrix->cols };
     exec->summed_value = x.index;
     exec->summed_group = matrix->group;
     op_run over = *run;
@@ -69,6 +72,7 @@ static lw_status run_pair(op_run *run, lw_diag *d)
 {
     const lw_exec *exec = run->exec;
     const lw_op *op = run->op;
+    if (is_wide(exec, op->in[0])) return lw__xpu_run_add_wide(run, d);
     const lw_xpu_pair_args args = { .a = address_of(exec, op->in[0]), .a_stride = stride_of(exec, op->in[0]),
                                     .b = address_of(exec, op->in[1]), .b_stride = stride_of(exec, op->in[1]),
                                     .y = address_of(exec, op->out), .y_stride = stride_of(exec, op->out),
@@ -98,7 +102,7 @@ static lw_status run_kv_store(op_run *run, lw_diag *d)
     const lw_exec *exec = run->exec;
     const lw_op *op = run->op;
     const lw_state *state = &exec->plan->states[op->state.index];
-    const lw_xpu_kv_args args = { .past = past_of(run), .k = address_of(exec, op->in[0]),
+    const lw_xpu_kv_args args = { .past = past_of(exec, op->state), .k = address_of(exec, op->in[0]),
                                   .k_stride = stride_of(exec, op->in[0]), .v = address_of(exec, op->in[1]),
                                   .v_stride = stride_of(exec, op->in[1]), .heads = state->heads,
                                   .head_dim = state->width };
@@ -110,7 +114,7 @@ static lw_status run_attend(op_run *run, lw_diag *d)
 {
     const lw_exec *exec = run->exec;
     const lw_op *op = run->op;
-    const lw_xpu_attend_args args = { .past = past_of(run), .q = address_of(exec, op->in[0]),
+    const lw_xpu_attend_args args = { .past = past_of(exec, op->state), .q = address_of(exec, op->in[0]),
                                       .q_stride = stride_of(exec, op->in[0]), .y = address_of(exec, op->out),
                                       .y_stride = stride_of(exec, op->out), .heads = op->p.attend.heads,
                                       .heads_kv = op->p.attend.heads_kv, .head_dim = op->p.attend.head_dim,
@@ -134,30 +138,6 @@ static lw_status run_gate(op_run *run, lw_diag *d)
     return launch_columns(run, LW_XPU_KERNEL_head_gate, width, &args, sizeof args, d);
 }
 
-static lw_status run_conv(op_run *run, lw_diag *d)
-{
-    const lw_exec *exec = run->exec;
-    const lw_op *op = run->op;
-    const lw_xpu_conv_args args = { .past = past_of(run), .x = address_of(exec, op->in[0]),
-                                    .x_stride = stride_of(exec, op->in[0]), .w = vector_of(run),
-                                    .y = address_of(exec, op->out), .y_stride = stride_of(exec, op->out),
-                                    .width = value_of(exec, op->out)->width, .taps = op->p.conv.taps };
-    const lw_status status = launch_columns(run, LW_XPU_KERNEL_tail_store, args.width, &args, sizeof args, d);
-    if (status != LW_OK) return status;
-    return launch_columns(run, LW_XPU_KERNEL_short_conv, args.width, &args, sizeof args, d);
-}
-
-static lw_status run_take_wanted(op_run *run, lw_diag *d)
-{
-    const lw_exec *exec = run->exec;
-    const lw_op *op = run->op;
-    const lw_xpu_take_args args = { .x = address_of(exec, op->in[0]), .x_stride = stride_of(exec, op->in[0]),
-                                    .y = address_of(exec, op->out), .y_stride = stride_of(exec, op->out),
-                                    .wanted = table_address(exec, exec->tables.wanted),
-                                    .width = value_of(exec, op->out)->width };
-    return launch_columns(run, LW_XPU_KERNEL_take_wanted, args.width, &args, sizeof args, d);
-}
-
 static lw_status (*const runners[LW_OP_COUNT])(op_run *run, lw_diag *d) = {
     [LW_OP_EMBED] = run_embed,
     [LW_OP_RMS_NORM] = run_norm,
@@ -169,11 +149,21 @@ static lw_status (*const runners[LW_OP_COUNT])(op_run *run, lw_diag *d) = {
     [LW_OP_KV_STORE] = run_kv_store,
     [LW_OP_ATTEND] = run_attend,
     [LW_OP_HEAD_GATE] = run_gate,
-    [LW_OP_SHORT_CONV] = run_conv,
+    [LW_OP_SHORT_CONV] = lw__xpu_run_conv,
+    [LW_OP_WIDEN] = lw__xpu_run_widen,
+    [LW_OP_NORM_GATE] = lw__xpu_run_norm_gate,
+    [LW_OP_BIAS] = lw__xpu_run_bias,
+    [LW_OP_RELU2] = lw__xpu_run_relu2,
+    [LW_OP_CONCAT] = lw__xpu_run_concat,
+    [LW_OP_TAKE_HEADS] = lw__xpu_run_take_heads,
+    [LW_OP_TAIL_STORE] = lw__xpu_run_tail_store,
+    [LW_OP_TAIL_BEFORE] = lw__xpu_run_tail_before,
+    [LW_OP_GATED_DELTA] = lw__xpu_run_recurrence,
+    [LW_OP_SSM] = lw__xpu_run_recurrence,
     [LW_OP_ROUTE] = lw__xpu_run_route,
     [LW_OP_EXPERT_LINEAR] = lw__xpu_run_expert_linear,
     [LW_OP_EXPERT_SUM] = lw__xpu_run_expert_sum,
-    [LW_OP_TAKE_WANTED] = run_take_wanted,
+    [LW_OP_TAKE_WANTED] = lw__xpu_run_take_wanted,
 };
 
 bool lw__xpu_runs(lw_op_kind kind)
@@ -184,9 +174,11 @@ bool lw__xpu_runs(lw_op_kind kind)
 /* A row at a time: a trace is for looking, not for speed. */
 static lw_status trace_op(const op_run *run, lw_diag *d)
 {
-    const lw_exec *exec = run->exec;
+    lw_exec *exec = run->exec;
     const lw_op *op = run->op;
-    if (exec->trace.row == NULL || op->out.index == LW_NONE) return LW_OK;
+    if (exec->trace.row == NULL) return LW_OK;
+    const lw_status appended = lw__xpu_tape_run(exec, false, d);
+    if (appended != LW_OK || op->out.index == LW_NONE) return appended;
     const lw_value *v = value_of(exec, op->out);
     const size_t item_bytes = v->type == LW_TYPE_F32 ? sizeof(float) : sizeof(uint16_t);
     float *row = exec->trace_row;
@@ -205,15 +197,17 @@ static lw_status trace_op(const op_run *run, lw_diag *d)
 
 lw_status lw__xpu_run_ops(lw_exec *exec, uint32_t begin, uint32_t end, lw_diag *d)
 {
+    lw__xpu_tape_begin(exec->device);
     for (uint32_t i = begin; i < end; i++) {
         const lw_op *op = &exec->plan->ops[i];
         const lw_ref shaped = op->out.index == LW_NONE ? op->in[0] : op->out;
-        op_run run = { .exec = exec, .op = op, .rows = space_rows(exec, value_of(exec, shaped)->space) };
+        const lw_value *value = value_of(exec, shaped);
+        const uint32_t rows = space_rows(exec, value->space);
+        op_run run = { .exec = exec, .op = op, .rows = rows, .vectors = rows * value->slots };
         if (run.rows == 0) continue;
-        run.vectors = run.rows * value_of(exec, shaped)->slots;
         lw_status status = runners[op->kind](&run, d);
         if (status == LW_OK) status = trace_op(&run, d);
         if (status != LW_OK) return status;
     }
-    return LW_OK;
+    return lw__xpu_tape_run(exec, exec->batch->row_count <= LW_XPU_RECORD_ROWS_MAX, d);
 }

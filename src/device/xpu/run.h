@@ -2,7 +2,6 @@
 #ifndef LW_DEVICE_XPU_RUN_H
 #define LW_DEVICE_XPU_RUN_H
 
-#include "base/float16.h"
 #include "base/size.h"
 #include "device/xpu/exec.h"
 
@@ -17,14 +16,33 @@ typedef struct op_run {
 lw_status lw__xpu_group_sums(op_run *run, const lw_xpu_matrix *matrix, uint32_t vectors, lw_diag *d)
     LW_MUST_USE;
 
+/* Runners that stand in run_rows.c. */
+lw_status lw__xpu_run_widen(op_run *run, lw_diag *d) LW_MUST_USE;
+lw_status lw__xpu_run_bias(op_run *run, lw_diag *d) LW_MUST_USE;
+lw_status lw__xpu_run_relu2(op_run *run, lw_diag *d) LW_MUST_USE;
+lw_status lw__xpu_run_add_wide(op_run *run, lw_diag *d) LW_MUST_USE;
+lw_status lw__xpu_run_norm_gate(op_run *run, lw_diag *d) LW_MUST_USE;
+lw_status lw__xpu_run_concat(op_run *run, lw_diag *d) LW_MUST_USE;
+lw_status lw__xpu_run_take_heads(op_run *run, lw_diag *d) LW_MUST_USE;
+lw_status lw__xpu_run_take_wanted(op_run *run, lw_diag *d) LW_MUST_USE;
+lw_status lw__xpu_run_conv(op_run *run, lw_diag *d) LW_MUST_USE;
+lw_status lw__xpu_run_tail_store(op_run *run, lw_diag *d) LW_MUST_USE;
+lw_status lw__xpu_run_tail_before(op_run *run, lw_diag *d) LW_MUST_USE;
 /* Runners that stand in run_experts.c. */
 lw_status lw__xpu_run_route(op_run *run, lw_diag *d) LW_MUST_USE;
 lw_status lw__xpu_run_expert_linear(op_run *run, lw_diag *d) LW_MUST_USE;
 lw_status lw__xpu_run_expert_sum(op_run *run, lw_diag *d) LW_MUST_USE;
+/* Of gated_delta and ssm; stands in run_recurrence.c. */
+lw_status lw__xpu_run_recurrence(op_run *run, lw_diag *d) LW_MUST_USE;
 
 static inline const lw_value *value_of(const lw_exec *exec, lw_ref x)
 {
     return &exec->plan->values[x.index];
+}
+
+static inline bool is_wide(const lw_exec *exec, lw_ref x)
+{
+    return value_of(exec, x)->type == LW_TYPE_F32;
 }
 
 static inline uint32_t space_rows(const lw_exec *exec, lw_space space)
@@ -35,7 +53,7 @@ static inline uint32_t space_rows(const lw_exec *exec, lw_space space)
 static inline uint8_t *bytes_of(const lw_exec *exec, lw_ref x)
 {
     const lw_value *v = value_of(exec, x);
-    const size_t item_bytes = v->type == LW_TYPE_F32 ? sizeof(float) : sizeof(uint16_t);
+    const size_t item_bytes = is_wide(exec, x) ? sizeof(float) : sizeof(uint16_t);
     return exec->activations.at + exec->layout.offsets[v->base] + v->offset * item_bytes;
 }
 
@@ -55,17 +73,18 @@ static inline uint64_t table_address(const lw_exec *exec, size_t offset)
     return (uintptr_t)(exec->tables.memory.at + offset);
 }
 
-static inline uint64_t vector_of(const op_run *run)
+/* The op's index-th weight, one vector of fp32; 0: it has none. */
+static inline uint64_t vector_of(const op_run *run, uint32_t index)
 {
-    return (uintptr_t)run->exec->weights[run->op->weights[0].index].memory.at;
+    const uint32_t weight = run->op->weights[index].index;
+    return weight == LW_NONE ? 0 : (uintptr_t)run->exec->weights[weight].memory.at;
 }
 
-static inline lw_xpu_past past_of(const op_run *run)
+static inline lw_xpu_past past_of(const lw_exec *exec, lw_sref ref)
 {
-    const lw_exec *exec = run->exec;
-    const lw_state *state = &exec->plan->states[run->op->state.index];
+    const lw_state *state = &exec->plan->states[ref.index];
     return (lw_xpu_past){
-        .pages = (uintptr_t)exec->pages[run->op->state.index].at,
+        .pages = (uintptr_t)exec->pages[ref.index].at,
         .page_bytes = lw_layout_state_bytes(state),
         .places = table_address(exec, exec->tables.places[state->group]),
         .ids = table_address(exec, exec->tables.ids[state->group]),

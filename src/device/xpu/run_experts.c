@@ -45,7 +45,7 @@ lw_status lw__xpu_run_route(op_run *run, lw_diag *d)
     const lw_route_params *p = &op->p.route;
     const lw_xpu_route_args args = { .logits = address_of(exec, op->in[0]),
                                      .logits_stride = stride_of(exec, op->in[0]),
-                                     .bias = op->weights[0].index == LW_NONE ? 0 : vector_of(run),
+                                     .bias = vector_of(run, 0),
                                      .y = address_of(exec, op->out), .y_stride = stride_of(exec, op->out),
                                      .is_softmax = p->kind == LW_ROUTER_SOFTMAX, .experts = p->experts,
                                      .top = p->top, .groups = p->groups, .top_groups = p->top_groups,

@@ -9,9 +9,10 @@ LW_KERNEL(group_sums, lw_xpu_sums_args)
     const uint group = get_global_id(0);
     const size_t row = get_group_id(1);
     if (group >= a.groups) return;
-    const global ushort *x = (const global ushort *)a.x + row * a.x_stride + (size_t)group * a.group;
+    const global ushort *x = (const global ushort *)a.x + row * a.x_stride;
+    const uint begin = group * a.group, end = min(begin + a.group, a.cols);
     float sum = 0.0f;
-    for (uint k = 0; k < a.group; k++) sum += bf_load(x, k);
+    for (uint k = begin; k < end; k++) sum += bf_load(x, k);
     ((global float *)a.sums)[row * a.groups + group] = sum;
 }
 

@@ -153,11 +153,25 @@ static inline float8 octet_values(const product *p, uint8 codes, uint map)
 #undef OF_MAP
 }
 
-/* A chain over eight neighbouring columns of a row of x, which begin at an even one. */
-static inline float octet_dot(const product *p, float8 values, uint x_row, size_t k, float dot)
+/* The first count, fewer than eight, of what stands at x; zeros behind them. */
+static inline uint4 x_load_some(const global uint *x, uint count)
+{
+    uint4 some = 0;
+    some.x = x[0];
+    if (count > 2) some.y = x[1];
+    if (count > 4) some.z = x[2];
+    if (count > 6) some.w = x[3];
+    const uint4 last = (uint4)(0, 2, 4, 6) + 1;
+    return some & select((uint4)0xFFFFFFFFu, (uint4)0xFFFFu, last == (uint4)count);
+}
+
+/* A chain over eight neighbouring columns of a row of x; a row begins at an even column. */
+static inline float octet_dot(const product *p, float8 values, uint x_row, uint k, float dot)
 {
     const lw_xpu_linear_args *a = p->args;
-    const uint4 x = vload4(0, (const global uint *)((const global ushort *)a->x + (size_t)x_row * a->x_stride + k));
+    const uint left = a->weight.cols - k;
+    const global uint *from = (const global uint *)((const global ushort *)a->x + (size_t)x_row * a->x_stride + k);
+    const uint4 x = left < 8 ? x_load_some(from, left) : vload4(0, from);
     dot = fma(values.s0, as_float(x.x << 16), dot);
     dot = fma(values.s1, as_float(x.x & 0xFFFF0000u), dot);
     dot = fma(values.s2, as_float(x.y << 16), dot);
@@ -174,10 +188,10 @@ static inline float8 group_dots(const product *p, uint8 x_rows, uint group, uint
     const lw_xpu_matrix *w = &p->args->weight;
     const global uint *words = p->words + (size_t)group * group_words(w) * LW_XPU_LANES + get_local_id(0);
     float8 dots = 0.0f;
-    for (uint at = 0; at < w->group / 8; at++) {
+    const uint first = group * w->group, count = min(w->group, w->cols - first);
+    for (uint at = 0; at * 8 < count; at++) {
         const float8 values = octet_values(p, octet_codes(words, w->group, at, bits), map);
-        const size_t k = (size_t)group * w->group + at * 8;
-#define DOT(i) octet_dot(p, values, x_rows.s##i, k, dots.s##i)
+#define DOT(i) octet_dot(p, values, x_rows.s##i, first + at * 8, dots.s##i)
         if (rows == 1) dots.s0 = DOT(0);
         else dots = (float8)(EIGHT(DOT));
 #undef DOT
