@@ -154,6 +154,7 @@ lw_status lw__xpu_batch_begin(lw_exec *exec, const lw_batch *batch, uint32_t ste
     if (status != LW_OK) return status;
     exec->batch = batch;
     exec->summed_value = LW_NONE;
+    exec->sorted_route = LW_NONE;
     const lw_xpu_tables *t = &exec->tables;
     const size_t begin = step == 0 ? 0 : t->step; /* tokens stand first */
     return lw__xpu_upload(exec->device, t->memory.at + begin, t->host + begin, t->bytes - begin, d);

@@ -11,6 +11,7 @@
 typedef struct lw_xpu_weight {
     lw_xpu_memory memory;
     lw_xpu_matrix matrix;                /* rows 0: a vector */
+    uint32_t form;                       /* of its codes: which kernels read it (matrix.h) */
 } lw_xpu_weight;
 
 /* Tables of the batch in flight, built on the host and copied in one go; offsets in bytes. */
@@ -56,6 +57,8 @@ struct lw_exec {
     lw_xpu_memory *pages;                /* [plan->state_count] */
     uint32_t page_counts[LW_PLAN_REACHES_MAX];
     lw_xpu_memory sums;                  /* of the groups of one linear's input */
+    lw_xpu_memory expert_order;          /* of one route's vectors; where things lie in it: */
+    lw_xpu_sorted sorted;
     lw_xpu_memory recurrence;            /* what the rows of one recurrence leave to its walk */
     float *trace_row;                    /* [widest value] twice: as fp32, then as stored */
     bool *is_chain;                      /* [rows_max] */
@@ -72,6 +75,7 @@ struct lw_exec {
     uint32_t entry, wanted_count;
     uint32_t span_count, span_rows_max;  /* runs of one lane's rows; rows of the longest */
     uint32_t summed_value, summed_group; /* whose groups sums holds; LW_NONE: nobody's */
+    uint32_t sorted_route;               /* whose vectors expert_order holds; LW_NONE: nobody's */
     lw_ticket submitted, waited;
     lw_chain_walk walk;
     uint32_t chain_count, chain_steps;   /* of the newest submission; steps that the device drew */
@@ -83,6 +87,9 @@ lw_status lw__xpu_plan_check(const lw_plan *plan, lw_diag *d) LW_MUST_USE;
 
 /* Whether ops of this kind have a kernel. */
 bool lw__xpu_runs(lw_op_kind kind);
+
+/* Memory for sorting vectors by expert, where the plan has experts. */
+lw_status lw__xpu_experts_make(lw_exec *exec, lw_diag *d) LW_MUST_USE;
 
 /* Repacks and uploads a weight for op. */
 lw_status lw__xpu_weight_load(lw_exec *exec, const lw_op *op, uint32_t index, lw_diag *d) LW_MUST_USE;
@@ -101,15 +108,15 @@ lw_status lw__xpu_best_fetch(lw_exec *exec, uint32_t steps, lw_diag *d) LW_MUST_
 /* After the wait for it. -1: a logit was not finite. */
 int32_t lw__xpu_best_id(const lw_exec *exec, uint32_t step, uint32_t row);
 
+/* Device memory for the recurrences of a plan over that many rows. */
+size_t lw__xpu_recurrence_bytes(const lw_plan *plan, uint32_t rows);
+
 /* Empties the tape. */
 void lw__xpu_tape_begin(lw_device *device);
 /* Appends what is on the tape and empties it; is_usual: it is likely to come again, and worth recording. */
 lw_status lw__xpu_tape_run(lw_exec *exec, bool is_usual, lw_diag *d) LW_MUST_USE;
 /* Once nothing that was appended runs any more. */
 void lw__xpu_records_free(lw_exec *exec);
-
-/* Device memory for the recurrences of a plan over that many rows. */
-size_t lw__xpu_recurrence_bytes(const lw_plan *plan, uint32_t rows);
 
 /* Puts the ops [begin, end) of the plan over the batch in flight on the tape. */
 lw_status lw__xpu_run_ops(lw_exec *exec, uint32_t begin, uint32_t end, lw_diag *d) LW_MUST_USE;

@@ -2,7 +2,7 @@
  * whole; what is appended later runs after it, so that several may be under way.
  */
 #include "device/xpu/xpu.h"
-#include "device/xpu/exec.h"
+#include "device/xpu/matrix.h"
 
 #include "base/size.h"
 
@@ -159,6 +159,7 @@ static void xpu_exec_close(lw_exec *exec)
     lw__xpu_free(device, &exec->activations);
     lw__xpu_free(device, &exec->sums);
     lw__xpu_best_free(exec);
+    lw__xpu_free(device, &exec->expert_order);
     lw__xpu_free(device, &exec->recurrence);
     lw__xpu_free(device, &exec->tables.memory);
     free(exec->tables.host);
@@ -206,14 +207,16 @@ static lw_status pages_make(lw_exec *exec, const lw_exec_options *options, lw_di
     return LW_OK;
 }
 
-/* Room for the sums of the groups of any linear's input. */
+/* Room for the sums of the groups of any linear's input, be it dense or an expert's. */
 static size_t sums_bytes(const lw_exec *exec)
 {
     const lw_plan *plan = exec->plan;
     size_t groups = 0;
     for (uint32_t i = 0; i < plan->op_count; i++) {
-        if (plan->ops[i].kind == LW_OP_LINEAR)
-            groups = size_max(groups, lw_weight_groups(&plan->weights[plan->ops[i].weights[0].index]));
+        const lw_op *op = &plan->ops[i];
+        if (op->kind != LW_OP_LINEAR && op->kind != LW_OP_EXPERT_LINEAR) continue;
+        const size_t vectors = plan->values[op->in[0].index].slots;
+        groups = size_max(groups, vectors * lw__xpu_matrix_groups(&plan->weights[op->weights[0].index]));
     }
     return groups * exec->rows_max * sizeof(float);
 }
@@ -236,6 +239,7 @@ static lw_status memory_make(lw_exec *exec, const lw_exec_options *options, lw_d
     status = lw__xpu_alloc(exec->device, exec->layout.bytes, &exec->activations, d);
     if (status == LW_OK) status = lw__xpu_alloc(exec->device, sums_bytes(exec), &exec->sums, d);
     if (status == LW_OK) status = lw__xpu_best_make(exec, d);
+    if (status == LW_OK) status = lw__xpu_experts_make(exec, d);
     const size_t recurrence_bytes = lw__xpu_recurrence_bytes(plan, exec->rows_max);
     if (status == LW_OK && recurrence_bytes > 0)
         status = lw__xpu_alloc(exec->device, recurrence_bytes, &exec->recurrence, d);
