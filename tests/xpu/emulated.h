@@ -24,6 +24,7 @@ typedef struct lw_emulated_state {
     uint32_t calls;             /* that could fail: closing entries are not among them */
     uint32_t objects;           /* that are open: contexts, lists, pools, events, modules, kernels, memory */
     uint32_t launches;
+    uint32_t waits;             /* of the host, for an event */
     bool runs_no_lists;         /* closed lists cannot be appended to immediate ones */
     uint64_t used_bytes[EMULATED_DEVICES_MAX];
     bool after_failed_init;     /* something was called though zeInit had failed */
