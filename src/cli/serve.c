@@ -128,6 +128,7 @@ static serve_arguments defaults(const lw_term *term)
     lw_model_options_init(&a.serve.model);
     a.serve.model.ze_loader = term->ze_loader;
     a.serve.model.xpu_kernels = term->xpu_kernels;
+    a.serve.model.xpu_images = term->xpu_images;
     return a;
 }
 
