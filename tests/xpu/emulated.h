@@ -27,6 +27,7 @@ typedef struct lw_emulated_state {
     uint32_t launches;
     uint32_t spirv_builds;      /* modules that were SPIR-V */
     uint32_t driver_version;
+    bool runs_no_lists;         /* closed lists cannot be appended to immediate ones */
     uint64_t used_bytes[EMULATED_DEVICES_MAX];
     bool after_failed_init;     /* something was called though zeInit had failed */
     char error[256];            /* of the last kernel that went wrong */

@@ -33,8 +33,9 @@ $(OUT)/xpu/common.cl $(OUT)/xpu/dpas.cl: src/device/xpu/xpu.mk
 	@printf '#include "%s"\n' $(patsubst src/%,%,$(filter %.cl,$^)) >$@
 $(OUT)/xpu/%.spv: $(OUT)/xpu/%.cl $(XPU_KERNELS) $(XPU_HEADERS)
 	@echo "  SPIRV $@"
-	@$(OCLOC) compile -q -spv_only -file $< $(OCLOC_FOR) -output $* -output_no_suffix -out_dir $(@D) \
-	    -options "-Werror -cl-std=CL1.2 -Isrc $(OCLOC_FLAGS)" && test -s $@
+	@$(OCLOC) compile -spv_only -file $< $(OCLOC_FOR) -output $* -output_no_suffix -out_dir $(@D) \
+	    -options "-Werror -cl-std=CL1.2 -Isrc $(OCLOC_FLAGS)" >$(@:.spv=.log) 2>&1 && test -s $@ || \
+	    { cat $(@:.spv=.log); rm -f $@; exit 1; }
 set_define = -DLW_XPU_SPIRV_$(2)='"$(OUT)/xpu/$(1).spv"'
 $(OUT)/src/device/xpu/spirv.o: private CPP_FLAGS += $(if $(filter common,$(XPU_SETS)),$(call set_define,common,COMMON)) \
     $(if $(filter dpas,$(XPU_SETS)),$(call set_define,dpas,DPAS))

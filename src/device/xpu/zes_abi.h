@@ -1,4 +1,6 @@
-/* The binary interface of Sysman, Level Zero's other half, as ze_abi.h has the first. Its handles are its own. */
+/* The binary interface of Sysman, Level Zero's other half, as ze_abi.h has the first. Its handles are its
+ * own.
+ */
 #ifndef LW_DEVICE_XPU_ZES_ABI_H
 #define LW_DEVICE_XPU_ZES_ABI_H
 
