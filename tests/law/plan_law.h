@@ -6,20 +6,29 @@
 #ifndef LW_TESTS_PLAN_LAW_H
 #define LW_TESTS_PLAN_LAW_H
 
-#include "plan_weights.h"
+#include "cpu_law.h"
+
+#include "ops/record.h"
 
 enum {
     LANES = 2, OPEN = 9,
     PAGES = LENGTH / LW_PAGE_POSITIONS + 2,
-    VALUES_MAX = 64, ROWS_MAX = LANES * LENGTH,
+    VALUES_MAX = 96, WEIGHTS_MAX = 64, ROWS_MAX = LANES * LENGTH,
     LANE_NONE = LANES,                         /* of rows that nobody checks */
 };
+
+/* A weight in memory. */
+typedef struct made {
+    lw_tensor codes, scales, biases;
+    void *bytes[3];
+} made;
 
 typedef float *kept[VALUES_MAX][LANES];        /* (positions, width) of each base value and lane */
 
 typedef struct bench {
     lw_plan plan;
-    plan_weights weights;
+    made weights[WEIGHTS_MAX];
+    uint32_t weight_count;
     const lw_device_table *table;
     lw_device_options options;
     lw_device *device;
@@ -36,16 +45,69 @@ typedef struct bench {
 
 /* ---- a plan ---- */
 
-static inline lw_wref dense(bench *b, lw_rng *rng, uint32_t rows, uint32_t cols)
+static inline lw_tensor tensor_of(lw_dtype dtype, uint32_t rows, uint32_t cols, void *bytes,
+                                  size_t item_bytes)
 {
-    const lw_weight w = plan_dense(&b->weights, rng, rows, cols);
-    return lw_plan_weight(&b->plan, &w);
+    return (lw_tensor){ .name = "w", .file = "memory", .dtype = dtype, .dim_count = 2, .dims = { rows, cols },
+                        .bytes = bytes, .byte_count = (uint64_t)rows * cols * item_bytes };
 }
 
+static inline made *weight_slot(bench *b)
+{
+    assert_true(b->weight_count < WEIGHTS_MAX);
+    return &b->weights[b->weight_count++];
+}
+
+/* bf16 numbers. */
+static inline lw_wref dense(bench *b, lw_rng *rng, uint32_t rows, uint32_t cols)
+{
+    made *m = weight_slot(b);
+    m->bytes[0] = law_bf(rng, (size_t)rows * cols, 0.3f);
+    m->codes = tensor_of(LW_DTYPE_BF16, rows, cols, m->bytes[0], 2);
+    return lw_plan_weight(&b->plan, &(lw_weight){ .name = "dense", .stack_count = 1, .rows = rows,
+                                                  .cols = cols, .map = LW_MAP_BF16, .code_bits = 16,
+                                                  .global_scale = 1.0f, .codes = &m->codes });
+}
+
+/* fp32 numbers. */
 static inline lw_wref vector(bench *b, lw_rng *rng, uint32_t rows, uint32_t cols)
 {
-    const lw_weight w = plan_vector(&b->weights, rng, rows, cols);
-    return lw_plan_weight(&b->plan, &w);
+    made *m = weight_slot(b);
+    m->bytes[0] = law_floats(rng, (size_t)rows * cols, 0.7f);
+    m->codes = tensor_of(LW_DTYPE_F32, rows, cols, m->bytes[0], 4);
+    return lw_plan_weight(&b->plan, &(lw_weight){ .name = "vector", .stack_count = 1, .rows = rows,
+                                                  .cols = cols, .map = LW_MAP_FP32, .code_bits = 32,
+                                                  .global_scale = 1.0f, .codes = &m->codes });
+}
+
+/* Codes with bf16 scales and biases. */
+static inline lw_wref affine(bench *b, lw_rng *rng, uint32_t rows, uint32_t cols, uint32_t bits,
+                             uint32_t group)
+{
+    made *m = weight_slot(b);
+    const uint32_t words = cols * bits / 32, groups = cols / group;
+    uint32_t *codes = law_make((size_t)rows * words, sizeof *codes);
+    for (size_t i = 0; i < (size_t)rows * words; i++)
+        codes[i] = (uint32_t)lw_rng_below(rng, UINT64_C(1) << 32);
+    m->bytes[0] = codes;
+    m->bytes[1] = law_bf(rng, (size_t)rows * groups, bits == 4 ? 0.03f : 0.002f);
+    m->bytes[2] = law_bf(rng, (size_t)rows * groups, 0.1f);
+    m->codes = tensor_of(LW_DTYPE_U32, rows, words, m->bytes[0], 4);
+    m->scales = tensor_of(LW_DTYPE_BF16, rows, groups, m->bytes[1], 2);
+    m->biases = tensor_of(LW_DTYPE_BF16, rows, groups, m->bytes[2], 2);
+    return lw_plan_weight(&b->plan, &(lw_weight){ .name = "affine",
+                                                  .stack_count = 1,
+                                                  .rows = rows,
+                                                  .cols = cols,
+                                                  .map = LW_MAP_INTEGER,
+                                                  .code_bits = bits,
+                                                  .group = group,
+                                                  .scale_type = LW_DTYPE_BF16,
+                                                  .has_bias = true,
+                                                  .global_scale = 1.0f,
+                                                  .codes = &m->codes,
+                                                  .scales = &m->scales,
+                                                  .biases = &m->biases });
 }
 
 static inline bench *bench_make(void (*record)(bench *b, lw_rng *rng), lw_rng *rng)
@@ -61,7 +123,9 @@ static inline bench *bench_make(void (*record)(bench *b, lw_rng *rng), lw_rng *r
 
 static inline void bench_free(bench *b)
 {
-    plan_weights_free(&b->weights);
+    for (uint32_t i = 0; i < b->weight_count; i++) {
+        for (int j = 0; j < 3; j++) free(b->weights[i].bytes[j]);
+    }
     lw_plan_deinit(&b->plan);
     free(b);
 }

@@ -23,12 +23,6 @@ enum {
 
 /* ---- the plan ---- */
 
-static lw_wref affine(bench *b, lw_rng *rng, uint32_t rows, uint32_t cols, uint32_t bits, uint32_t group)
-{
-    const lw_weight w = plan_affine(&b->weights, rng, rows, cols, bits, group);
-    return lw_plan_weight(&b->plan, &w);
-}
-
 static lw_ref attention(bench *b, lw_rng *rng, lw_ref n)
 {
     lw_plan *p = &b->plan;
@@ -182,9 +176,9 @@ static void what_no_kernel_reads_is_refused(void **state)
     lw_diag d = { "" };
     assert_int_equal(b->table->open(&b->options, &b->device, &d), LW_OK);
     lw_weight *w = &b->plan.weights[0];
-    w->code_bits = 6;
+    w->code_bits = 7;
     assert_int_equal(exec_open(b, &d), LW_UNSUPPORTED);
-    assert_non_null(strstr(d.text, "affine is int6 group 64: the xpu device has bf16, and int4 and int8"));
+    assert_non_null(strstr(d.text, "affine is int7 group 64: the xpu device has bf16, fp16, fp32, e4m3"));
     w->code_bits = 4;
     b->plan.ops[2].kind = LW_OP_ROUTE;
     assert_int_equal(exec_open(b, &d), LW_UNSUPPORTED);

@@ -20,7 +20,7 @@ enum {
 static lw_wref biases(bench *b, lw_rng *rng, uint32_t heads)
 {
     const lw_wref w = vector(b, rng, 1, heads);
-    float *numbers = b->weights.all[b->weights.count - 1].bytes[0];
+    float *numbers = b->weights[b->weight_count - 1].bytes[0];
     for (uint32_t i = 0; i < heads; i++) numbers[i] -= 3.0f;
     return w;
 }
