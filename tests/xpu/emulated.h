@@ -12,6 +12,7 @@
 #define TESTS_XPU_EMULATED_H
 
 #include "device/xpu/ze_abi.h"
+#include "emulated_glue.h"
 
 #include <stdbool.h>
 
@@ -29,24 +30,31 @@ typedef struct lw_emulated_state {
     char error[256];            /* of the last kernel that went wrong */
 } lw_emulated_state;
 
-/* One launch: fn runs once for each item with the kernel's argument. False: state->error says why. */
+/* Threads that share the groups of a launch. Each has a copy of every module, with local memory of its own.
+ */
+enum { EMULATED_WORKERS = 2 };
+typedef void (*emulated_kernel)(const void *args);
+
+/* One launch: the kernel runs once for each item. False: error says why. */
 typedef struct emulated_launch {
-    void (*fn)(const void *args);
+    emulated_kernel kernels[EMULATED_WORKERS];
     const void *args;
     uint32_t groups[3], items[3];
+    uint32_t workers;           /* how many may take part */
+    uint32_t reduce;            /* EMULATED_REDUCE_ */
+    bool has_matrix;            /* DPAS and two-dimensional block reads */
 } emulated_launch;
 bool emulated_run(const emulated_launch *launch, char error[256]);
 
-/* What kernels call, handed to a module by its function lw_emulated_attach. */
+/* What kernels call, handed to a worker's copy of a module by its function lw_emulated_attach. */
+struct emulated_worker;
 typedef struct emulated_calls {
-    uint32_t (*local_id)(uint32_t dimension);
-    uint32_t (*group_id)(uint32_t dimension);
-    uint32_t (*local_size)(uint32_t dimension);
-    uint32_t (*group_count)(uint32_t dimension);
-    void (*barrier)(void);
-    /* Posts bytes of value, waits for the sub-group, and returns all its values, 64 bytes apart. */
-    const void *(*exchange)(const void *value, uint32_t bytes);
+    void (*barrier)(struct emulated_worker *w);
+    const void *(*exchange)(struct emulated_worker *w, const void *value, uint32_t bytes);
+    void (*fail)(struct emulated_worker *w, const char *why);
 } emulated_calls;
 extern const emulated_calls emulated_kernel_calls;
+struct emulated_worker *emulated_worker_at(uint32_t index);
+const lw_emulated_now *emulated_now_of(const struct emulated_worker *w);
 
 #endif

@@ -30,9 +30,14 @@ struct lw_ze_event_pool { uint32_t count; };
 struct lw_ze_event { bool signaled; };
 struct lw_ze_build_log { char text[256]; };
 struct lw_zes_memory { uint32_t index; };
-struct lw_ze_module { void *library; };
+/* Its files stay open: the system takes libraries of one name for the same, and the name is the descriptor.
+ */
+struct lw_ze_module {
+    int files[EMULATED_WORKERS];
+    void *libraries[EMULATED_WORKERS];
+};
 struct lw_ze_kernel {
-    void (*fn)(const void *args);
+    emulated_kernel fns[EMULATED_WORKERS];
     uint32_t args_bytes, items[3];
     bool has_args;
     uint8_t args[ARGUMENT_BYTES_MAX];
@@ -42,7 +47,7 @@ typedef struct command {
     void *to;                   /* of a copy; NULL: no copy */
     const void *from;
     size_t bytes;
-    void (*fn)(const void *args);   /* of a launch; NULL: none */
+    emulated_kernel fns[EMULATED_WORKERS];  /* of a launch; NULL: none */
     uint32_t groups[3], items[3];
     uint8_t args[ARGUMENT_BYTES_MAX];
     lw_ze_event *signal;
@@ -66,6 +71,7 @@ static lw_ze_driver driver;
 static lw_ze_device devices[EMULATED_DEVICES_MAX] = { { 0 }, { 1 }, { 2 }, { 3 } };
 static struct lw_zes_memory modules[EMULATED_DEVICES_MAX] = { { 0 }, { 1 }, { 2 }, { 3 } };
 static uint32_t device_count;
+static uint32_t worker_count, reduce_order;
 static uint64_t card_bytes;
 static bool init_failed, has_sysman;
 static lw_ze_list *lists;
@@ -110,6 +116,12 @@ static lw_ze_result object_free(void *object)
 
 /* ---- what there is ---- */
 
+static uint32_t number_of(const char *name, uint32_t usual)
+{
+    const char *text = getenv(name);
+    return text == NULL ? usual : (uint32_t)strtoul(text, NULL, 10);
+}
+
 lw_ze_result zeInit(uint32_t flags)
 {
     const char *count = getenv("LW_EMULATED_DEVICES"), *bytes = getenv("LW_EMULATED_BYTES");
@@ -119,6 +131,8 @@ lw_ze_result zeInit(uint32_t flags)
     device_count = count == NULL ? 1 : (uint32_t)strtoul(count, NULL, 10);
     if (device_count > EMULATED_DEVICES_MAX) device_count = EMULATED_DEVICES_MAX;
     card_bytes = bytes == NULL ? (uint64_t)EMULATED_DEFAULT_GIB << GIB_SHIFT : strtoull(bytes, NULL, 10);
+    worker_count = number_of("LW_EMULATED_WORKERS", EMULATED_WORKERS);
+    reduce_order = number_of("LW_EMULATED_REDUCE", EMULATED_REDUCE_LAST_FIRST);
     if (init_failed) return LW_ZE_RESULT_ERROR_UNINITIALIZED;
     return called();
 }
@@ -361,6 +375,28 @@ static lw_ze_result module_failed(lw_ze_build_log **log, lw_ze_result result, co
     return result;
 }
 
+/* A worker's own copy of the module. */
+static lw_ze_result library_open(const lw_ze_module_desc *desc, uint32_t worker, lw_ze_module *module,
+                                 lw_ze_build_log **log)
+{
+    const int file = memfd_create("module", MFD_CLOEXEC);
+    char path[64];
+    module->files[worker] = file;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+    if (file < 0 || write(file, desc->input, desc->input_bytes) != (ssize_t)desc->input_bytes)
+        return LW_ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    module->libraries[worker] = library;
+    if (library == NULL) return module_failed(log, LW_ZE_RESULT_ERROR_MODULE_BUILD_FAILURE, dlerror());
+    void (*attach)(const emulated_calls *, struct emulated_worker *, const lw_emulated_now *);
+    *(void **)&attach = dlsym(library, "lw_emulated_attach");
+    if (attach == NULL)
+        return module_failed(log, LW_ZE_RESULT_ERROR_MODULE_LINK_FAILURE, "built without its glue");
+    struct emulated_worker *w = emulated_worker_at(worker);
+    attach(&emulated_kernel_calls, w, emulated_now_of(w));
+    return LW_ZE_RESULT_SUCCESS;
+}
+
 lw_ze_result zeModuleCreate(lw_ze_context *context, lw_ze_device *device, const lw_ze_module_desc *desc,
                             lw_ze_module **out, lw_ze_build_log **log)
 {
@@ -369,28 +405,21 @@ lw_ze_result zeModuleCreate(lw_ze_context *context, lw_ze_device *device, const 
     (void)device;
     if (desc->input_bytes < 4 || memcmp(desc->input, "\177ELF", 4) != 0)
         return module_failed(log, LW_ZE_RESULT_ERROR_INVALID_NATIVE_BINARY, "not a module of this device");
-    const int file = memfd_create("module", MFD_CLOEXEC);
-    char path[64];
-    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
-    const bool written =
-        file >= 0 && write(file, desc->input, desc->input_bytes) == (ssize_t)desc->input_bytes;
-    void *library = written ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
-    if (file >= 0) close(file);
-    if (library == NULL) return module_failed(log, LW_ZE_RESULT_ERROR_MODULE_BUILD_FAILURE, dlerror());
-    void (*attach)(const emulated_calls *calls);
-    *(void **)&attach = dlsym(library, "lw_emulated_attach");
-    if (attach == NULL || object_make(sizeof **out, (void **)out) != LW_ZE_RESULT_SUCCESS) {
-        dlclose(library);
-        return module_failed(log, LW_ZE_RESULT_ERROR_MODULE_LINK_FAILURE, "built without its glue");
-    }
-    attach(&emulated_kernel_calls);
-    (*out)->library = library;
-    return LW_ZE_RESULT_SUCCESS;
+    lw_ze_result result = object_make(sizeof **out, (void **)out);
+    if (result != LW_ZE_RESULT_SUCCESS) return result;
+    for (uint32_t i = 0; i < EMULATED_WORKERS; i++) (*out)->files[i] = -1;
+    for (uint32_t i = 0; result == LW_ZE_RESULT_SUCCESS && i < EMULATED_WORKERS; i++)
+        result = library_open(desc, i, *out, log);
+    if (result != LW_ZE_RESULT_SUCCESS) zeModuleDestroy(*out);
+    return result;
 }
 
 lw_ze_result zeModuleDestroy(lw_ze_module *module)
 {
-    if (module->library != NULL) dlclose(module->library);
+    for (uint32_t i = 0; i < EMULATED_WORKERS; i++) {
+        if (module->libraries[i] != NULL) dlclose(module->libraries[i]);
+        if (module->files[i] >= 0) close(module->files[i]);
+    }
     return object_free(module);
 }
 
@@ -411,16 +440,14 @@ lw_ze_result zeKernelCreate(lw_ze_module *module, const lw_ze_kernel_desc *desc,
 {
     CALLED();
     char name[2 * NAME_BYTES];
-    snprintf(name, sizeof name, "lw_call_%.*s", NAME_BYTES, desc->name);
-    void (*fn)(const void *args);
-    *(void **)&fn = dlsym(module->library, name);
     snprintf(name, sizeof name, "lw_bytes_%.*s", NAME_BYTES, desc->name);
-    const uint32_t *bytes = dlsym(module->library, name);
-    if (fn == NULL || bytes == NULL || *bytes > ARGUMENT_BYTES_MAX)
-        return LW_ZE_RESULT_ERROR_INVALID_KERNEL_NAME;
+    const uint32_t *bytes = dlsym(module->libraries[0], name);
+    if (bytes == NULL || *bytes > ARGUMENT_BYTES_MAX) return LW_ZE_RESULT_ERROR_INVALID_KERNEL_NAME;
     const lw_ze_result result = object_make(sizeof **out, (void **)out);
     if (result != LW_ZE_RESULT_SUCCESS) return result;
-    (*out)->fn = fn;
+    snprintf(name, sizeof name, "lw_call_%.*s", NAME_BYTES, desc->name);
+    for (uint32_t i = 0; i < EMULATED_WORKERS; i++)
+        *(void **)&(*out)->fns[i] = dlsym(module->libraries[i], name);
     (*out)->args_bytes = *bytes;
     return LW_ZE_RESULT_SUCCESS;
 }
@@ -481,8 +508,9 @@ lw_ze_result zeEventDestroy(lw_ze_event *event)
 static bool command_run(const command *c)
 {
     if (c->to != NULL) memmove(c->to, c->from, c->bytes);
-    if (c->fn != NULL) {
-        emulated_launch launch = { .fn = c->fn, .args = c->args };
+    if (c->fns[0] != NULL) {
+        emulated_launch launch = { .args = c->args, .workers = worker_count, .reduce = reduce_order };
+        memcpy(launch.kernels, c->fns, sizeof launch.kernels);
         memcpy(launch.groups, c->groups, sizeof launch.groups);
         memcpy(launch.items, c->items, sizeof launch.items);
         char error[256];
@@ -594,7 +622,8 @@ lw_ze_result zeCommandListAppendLaunchKernel(lw_ze_list *list, lw_ze_kernel *ker
     (void)waits;
     if (wait_count != 0 || !kernel->has_args || kernel->items[0] == 0 || groups->x == 0 || groups->y == 0)
         return LW_ZE_RESULT_ERROR_INVALID_ARGUMENT;
-    command c = { .fn = kernel->fn, .groups = { groups->x, groups->y, groups->z }, .signal = signal };
+    command c = { .groups = { groups->x, groups->y, groups->z }, .signal = signal };
+    memcpy(c.fns, kernel->fns, sizeof c.fns);
     memcpy(c.items, kernel->items, sizeof c.items);
     memcpy(c.args, kernel->args, kernel->args_bytes);
     return append(list, &c);
