@@ -21,6 +21,7 @@ typedef struct lw_term {
     bool has_color; /* of standard output: a terminal, and NO_COLOR is not set */
     const char *api_keys; /* LANEWISE_API_KEY, or NULL */
     const char *ze_loader, *xpu_kernels; /* LANEWISE_ZE_LOADER and LANEWISE_XPU_KERNELS, or NULL */
+    const char *without;                 /* LANEWISE_XPU_WITHOUT, or NULL */
     const char *cache_home, *home; /* XDG_CACHE_HOME and HOME, or NULL */
 } lw_term;
 

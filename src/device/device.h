@@ -89,6 +89,8 @@ typedef struct lw_device_options {
     const char *which;       /* of several devices: what --device says after "xpu:"; NULL: the first */
     const char *ze_loader;   /* xpu: the library of Level Zero's loader; NULL: the system's */
     const char *xpu_kernels; /* xpu: a module of its kernels; NULL: none */
+    const char *without;     /* xpu: what it does without, to find out whose fault something is: names with
+                                commas between; the bits are the same. NULL: nothing */
 } lw_device_options;
 
 typedef struct lw_exec_options {
@@ -99,6 +101,10 @@ typedef struct lw_exec_options {
     lw_progress progress;
     lw_trace trace;
 } lw_exec_options;
+
+/* What a device was given to do since it was opened: commands that the host appended, and kernels that they
+ * made the device run. */
+typedef struct lw_device_counts { uint64_t commands, launches; } lw_device_counts;
 
 typedef struct lw_device_table {
     const char *name;
@@ -111,6 +117,8 @@ typedef struct lw_device_table {
     /* One line for people, below LW_DEVICE_TEXT_BYTES: "cpu (avx2, 2 threads)". */
     void (*describe)(const lw_device *device, char *text, size_t text_bytes);
     uint64_t (*free_bytes)(const lw_device *device);
+    /* NULL: the device has no launches to count. */
+    void (*read_counts)(const lw_device *device, lw_device_counts *counts);
 
     /* Bytes of one page of a reach group, over all its states; pure. */
     uint64_t (*page_bytes)(const lw_device *device, const lw_plan *plan, uint32_t group);

@@ -33,6 +33,8 @@ static void descriptions_are_laid_out_alike(void)
     AT(lw_ze_queue_desc, ordinal, ze_command_queue_desc_t, ordinal);
     AT(lw_ze_queue_desc, mode, ze_command_queue_desc_t, mode);
     AT(lw_ze_queue_desc, priority, ze_command_queue_desc_t, priority);
+    SIZE(lw_ze_list_desc, ze_command_list_desc_t);
+    AT(lw_ze_list_desc, ordinal, ze_command_list_desc_t, commandQueueGroupOrdinal);
     SIZE(lw_ze_event_pool_desc, ze_event_pool_desc_t);
     AT(lw_ze_event_pool_desc, count, ze_event_pool_desc_t, count);
     SIZE(lw_ze_event_desc, ze_event_desc_t);
@@ -100,6 +102,8 @@ static void numbers_are_equal(void)
     NUMBER(ZE_STRUCTURE_TYPE_DEVICE_MEMORY_PROPERTIES);
     NUMBER(ZE_STRUCTURE_TYPE_CONTEXT_DESC);
     NUMBER(ZE_STRUCTURE_TYPE_COMMAND_QUEUE_DESC);
+    NUMBER(ZE_STRUCTURE_TYPE_COMMAND_LIST_DESC);
+    NUMBER(ZE_KERNEL_INDIRECT_ACCESS_FLAG_DEVICE);
     NUMBER(ZE_STRUCTURE_TYPE_EVENT_POOL_DESC);
     NUMBER(ZE_STRUCTURE_TYPE_EVENT_DESC);
     NUMBER(ZE_STRUCTURE_TYPE_DEVICE_MEM_ALLOC_DESC);

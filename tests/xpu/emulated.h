@@ -25,6 +25,7 @@ typedef struct lw_emulated_state {
     uint32_t calls;             /* that could fail: closing entries are not among them */
     uint32_t objects;           /* that are open: contexts, lists, pools, events, modules, kernels, memory */
     uint32_t launches;
+    bool runs_no_lists;         /* closed lists cannot be appended to immediate ones */
     uint64_t used_bytes[EMULATED_DEVICES_MAX];
     bool after_failed_init;     /* something was called though zeInit had failed */
     char error[256];            /* of the last kernel that went wrong */

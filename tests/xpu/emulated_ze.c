@@ -39,7 +39,7 @@ struct lw_ze_module {
 struct lw_ze_kernel {
     emulated_kernel fns[EMULATED_WORKERS];
     uint32_t args_bytes, items[3];
-    bool has_args;
+    bool has_args, sees_memory;
     uint8_t args[ARGUMENT_BYTES_MAX];
 };
 
@@ -51,12 +51,14 @@ typedef struct command {
     uint32_t groups[3], items[3];
     uint8_t args[ARGUMENT_BYTES_MAX];
     lw_ze_event *signal;
+    const lw_ze_list *recorded;     /* the closed list that it came from; NULL: none */
 } command;
 
 struct lw_ze_list {
     command *commands;
     size_t count, capacity;
-    lw_ze_list *next;           /* of all open lists */
+    bool records, is_closed;    /* a regular list: what is appended waits for it to be run */
+    lw_ze_list *next;           /* of all immediate lists */
 };
 
 typedef struct allocation {
@@ -465,6 +467,13 @@ lw_ze_result zeKernelSetGroupSize(lw_ze_kernel *kernel, uint32_t x, uint32_t y, 
     return LW_ZE_RESULT_SUCCESS;
 }
 
+lw_ze_result zeKernelSetIndirectAccess(lw_ze_kernel *kernel, uint32_t flags)
+{
+    CALLED();
+    kernel->sees_memory = (flags & LW_ZE_KERNEL_INDIRECT_ACCESS_FLAG_DEVICE) != 0;
+    return LW_ZE_RESULT_SUCCESS;
+}
+
 lw_ze_result zeKernelSetArgumentValue(lw_ze_kernel *kernel, uint32_t index, size_t bytes, const void *value)
 {
     CALLED();
@@ -573,8 +582,42 @@ lw_ze_result zeCommandListCreateImmediate(lw_ze_context *context, lw_ze_device *
     return LW_ZE_RESULT_SUCCESS;
 }
 
+lw_ze_result zeCommandListCreate(lw_ze_context *context, lw_ze_device *device, const lw_ze_list_desc *desc,
+                                 lw_ze_list **out)
+{
+    CALLED();
+    (void)context;
+    (void)device;
+    if (desc->stype != LW_ZE_STRUCTURE_TYPE_COMMAND_LIST_DESC || desc->ordinal != 1)
+        return LW_ZE_RESULT_ERROR_INVALID_ARGUMENT;
+    const lw_ze_result result = object_make(sizeof **out, (void **)out);
+    if (result == LW_ZE_RESULT_SUCCESS) (*out)->records = true;
+    return result;
+}
+
+lw_ze_result zeCommandListClose(lw_ze_list *list)
+{
+    CALLED();
+    if (!list->records || list->is_closed) return LW_ZE_RESULT_ERROR_INVALID_ARGUMENT;
+    list->is_closed = true;
+    return LW_ZE_RESULT_SUCCESS;
+}
+
+/* A recorded list goes while no command of it waits. */
+static lw_ze_result recorded_destroy(lw_ze_list *list)
+{
+    for (const lw_ze_list *other = lists; other != NULL; other = other->next) {
+        for (size_t i = 0; i < other->count; i++) {
+            if (other->commands[i].recorded == list) misuse("a recorded list was destroyed before it ran");
+        }
+    }
+    free(list->commands);
+    return object_free(list);
+}
+
 lw_ze_result zeCommandListDestroy(lw_ze_list *list)
 {
+    if (list->records) return recorded_destroy(list);
     lw_ze_list **at = &lists;
     while (*at != NULL && *at != list) at = &(*at)->next;
     if (*at == NULL) return LW_ZE_RESULT_ERROR_INVALID_ARGUMENT;
@@ -585,6 +628,7 @@ lw_ze_result zeCommandListDestroy(lw_ze_list *list)
 
 static lw_ze_result append(lw_ze_list *list, const command *c)
 {
+    if (list->is_closed) return LW_ZE_RESULT_ERROR_INVALID_ARGUMENT;
     if (list->count == list->capacity) {
         const size_t capacity = list->capacity == 0 ? 64 : 2 * list->capacity;
         command *commands = realloc(list->commands, capacity * sizeof *commands);
@@ -622,9 +666,28 @@ lw_ze_result zeCommandListAppendLaunchKernel(lw_ze_list *list, lw_ze_kernel *ker
     (void)waits;
     if (wait_count != 0 || !kernel->has_args || kernel->items[0] == 0 || groups->x == 0 || groups->y == 0)
         return LW_ZE_RESULT_ERROR_INVALID_ARGUMENT;
+    if (!kernel->sees_memory) misuse("a launch of a kernel that may find memory not resident");
     command c = { .groups = { groups->x, groups->y, groups->z }, .signal = signal };
     memcpy(c.fns, kernel->fns, sizeof c.fns);
     memcpy(c.items, kernel->items, sizeof c.items);
     memcpy(c.args, kernel->args, kernel->args_bytes);
     return append(list, &c);
+}
+
+lw_ze_result zeCommandListImmediateAppendCommandListsExp(lw_ze_list *list, uint32_t count,
+                                                         lw_ze_list **closed, lw_ze_event *signal,
+                                                         uint32_t wait_count, lw_ze_event **waits)
+{
+    CALLED();
+    (void)waits;
+    if (lw_emulated.runs_no_lists) return LW_ZE_RESULT_ERROR_UNSUPPORTED_FEATURE;
+    if (list->records || count != 1 || !closed[0]->is_closed || signal != NULL || wait_count != 0)
+        return LW_ZE_RESULT_ERROR_INVALID_ARGUMENT;
+    for (size_t i = 0; i < closed[0]->count; i++) {
+        command c = closed[0]->commands[i];
+        c.recorded = closed[0];
+        const lw_ze_result result = append(list, &c);
+        if (result != LW_ZE_RESULT_SUCCESS) return result;
+    }
+    return LW_ZE_RESULT_SUCCESS;
 }

@@ -24,6 +24,7 @@ static void tables_measure(lw_exec *exec, const lw_batch *batch)
     t->bytes = 0;
     t->tokens = table_take(t, rows, sizeof(int32_t));
     t->wanted = table_take(t, exec->wanted_max, sizeof(uint32_t));
+    t->spans = table_take(t, rows, sizeof(lw_xpu_span));
     for (uint32_t g = 0; g < exec->plan->reach_count; g++) {
         t->places[g] = table_take(t, rows, sizeof(lw_xpu_place));
         t->ids[g] = table_take(t, ids, sizeof(uint32_t));
@@ -106,6 +107,19 @@ static lw_status fill_places(lw_exec *exec, const lw_batch *batch, lw_diag *d)
     return LW_OK;
 }
 
+/* Rows of a lane are neighbours. */
+static void fill_spans(lw_exec *exec, const lw_batch *batch)
+{
+    lw_xpu_span *spans = table_at(exec, exec->tables.spans);
+    exec->span_count = exec->span_rows_max = 0;
+    for (uint32_t begin = 0, end; begin < batch->row_count; begin = end) {
+        for (end = begin + 1; end < batch->row_count && batch->rows[end].lane == batch->rows[begin].lane;)
+            end++;
+        spans[exec->span_count++] = (lw_xpu_span){ begin, end };
+        exec->span_rows_max = end - begin > exec->span_rows_max ? end - begin : exec->span_rows_max;
+    }
+}
+
 static void fill_rows(lw_exec *exec, const lw_batch *batch)
 {
     int32_t *tokens = table_at(exec, exec->tables.tokens);
@@ -133,6 +147,7 @@ lw_status lw__xpu_batch_begin(lw_exec *exec, const lw_batch *batch, lw_diag *d)
     if (status != LW_OK) return status;
     fill_rows(exec, batch);
     fill_ids(exec, batch);
+    fill_spans(exec, batch);
     status = fill_places(exec, batch, d);
     if (status != LW_OK) return status;
     exec->batch = batch;

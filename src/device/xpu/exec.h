@@ -18,10 +18,31 @@ typedef struct lw_xpu_tables {
     uint8_t *host;
     size_t capacity, bytes;
     lw_xpu_memory memory;
-    size_t tokens, wanted, lineage;
+    size_t tokens, wanted, lineage, spans;
     size_t places[LW_PLAN_REACHES_MAX], ids[LW_PLAN_REACHES_MAX];
     size_t cosines[LW_PLAN_ROPES_MAX], sines[LW_PLAN_ROPES_MAX];
 } lw_xpu_tables;
+
+enum {
+    LW_XPU_RECORDS_MAX = 64,
+    LW_XPU_RECORD_ROWS_MAX =
+        64, /* batches of more rows are rarely alike, and long enough to hide their launches */
+};
+
+/* A closed command list, and the tape that it was recorded from. */
+typedef struct lw_xpu_record {
+    lw_ze_list *list;
+    uint8_t *bytes;
+    size_t count;
+    uint32_t launches;
+    uint64_t used;                       /* when it last ran */
+} lw_xpu_record;
+
+typedef struct lw_xpu_records {
+    lw_xpu_record all[LW_XPU_RECORDS_MAX];
+    uint32_t count;
+    uint64_t clock;
+} lw_xpu_records;
 
 struct lw_exec {
     lw_device *device;
@@ -35,15 +56,18 @@ struct lw_exec {
     lw_xpu_memory *pages;                /* [plan->state_count] */
     uint32_t page_counts[LW_PLAN_REACHES_MAX];
     lw_xpu_memory sums;                  /* of the groups of one linear's input */
+    lw_xpu_memory recurrence;            /* what the rows of one recurrence leave to its walk */
     float *trace_row;                    /* [widest value] twice: as fp32, then as stored */
     bool *is_chain;                      /* [rows_max] */
     float *logits;                       /* [wanted_max, vocab]; malloc'd */
     bool *logits_here;                   /* [wanted_max]: that row was copied from the device */
+    lw_xpu_records records;
 
     /* of the batch in flight */
     const lw_batch *batch;
     lw_xpu_tables tables;
     uint32_t entry, wanted_count;
+    uint32_t span_count, span_rows_max;  /* runs of one lane's rows; rows of the longest */
     uint32_t summed_value, summed_group; /* whose groups sums holds; LW_NONE: nobody's */
     lw_ticket submitted, waited;
     lw_chain_walk walk;
@@ -61,6 +85,16 @@ lw_status lw__xpu_weight_load(lw_exec *exec, const lw_op *op, uint32_t index, lw
 
 /* Builds and uploads the batch's tables. */
 lw_status lw__xpu_batch_begin(lw_exec *exec, const lw_batch *batch, lw_diag *d) LW_MUST_USE;
+
+/* Device memory for the recurrences of a plan over that many rows. */
+size_t lw__xpu_recurrence_bytes(const lw_plan *plan, uint32_t rows);
+
+/* Empties the tape. */
+void lw__xpu_tape_begin(lw_device *device);
+/* Appends what is on the tape and empties it; is_usual: it is likely to come again, and worth recording. */
+lw_status lw__xpu_tape_run(lw_exec *exec, bool is_usual, lw_diag *d) LW_MUST_USE;
+/* Once nothing that was appended runs any more. */
+void lw__xpu_records_free(lw_exec *exec);
 
 /* Appends the ops [begin, end) of the plan over the batch in flight. */
 lw_status lw__xpu_run_ops(lw_exec *exec, uint32_t begin, uint32_t end, lw_diag *d) LW_MUST_USE;

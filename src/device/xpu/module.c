@@ -84,14 +84,29 @@ static lw_status module_make(lw_device *device, const uint8_t *bytes, size_t cou
     return status;
 }
 
+/* Kernels find memory by addresses inside of their argument, which the driver does not see: all of it has to
+ * be there when they run. */
+static lw_ze_result kernel_make(lw_device *device, const char *name, lw_ze_kernel **out)
+{
+    const lw_ze_kernel_desc desc = { .stype = LW_ZE_STRUCTURE_TYPE_KERNEL_DESC, .name = name };
+    lw_ze_result result = device->ze.zeKernelCreate(device->module, &desc, out);
+    if (result != LW_ZE_RESULT_SUCCESS) {
+        *out = NULL;
+        return result;
+    }
+    result = device->ze.zeKernelSetIndirectAccess(*out, LW_ZE_KERNEL_INDIRECT_ACCESS_FLAG_DEVICE);
+    if (result == LW_ZE_RESULT_SUCCESS) return result;
+    device->ze.zeKernelDestroy(*out);
+    *out = NULL;
+    return result;
+}
+
 static lw_status kernels_make(lw_device *device, lw_diag *d)
 {
     for (uint32_t i = 0; i < LW_XPU_KERNEL_COUNT; i++) {
         if (device->kernels[i] != NULL) continue;
-        const lw_ze_kernel_desc desc = { .stype = LW_ZE_STRUCTURE_TYPE_KERNEL_DESC, .name = kernel_names[i] };
-        const lw_ze_result result = device->ze.zeKernelCreate(device->module, &desc, &device->kernels[i]);
+        const lw_ze_result result = kernel_make(device, kernel_names[i], &device->kernels[i]);
         if (result == LW_ZE_RESULT_SUCCESS) continue;
-        device->kernels[i] = NULL;
         return lw_ze_fail(d, result, "kernel %s of %s", kernel_names[i], device->module_path);
     }
     return LW_OK;

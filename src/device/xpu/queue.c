@@ -5,6 +5,7 @@
 
 #include "base/size.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -66,6 +67,7 @@ static lw_status list_make(lw_device *device, lw_diag *d)
     if (status != LW_OK) return status;
     const lw_ze_result result =
         device->ze.zeCommandListCreateImmediate(device->context, device->info.device, &desc, &device->list);
+    device->ordinal = desc.ordinal;
     if (result == LW_ZE_RESULT_SUCCESS) return LW_OK;
     device->list = NULL;
     return lw_ze_fail(d, result, "a command list on %s", device->info.name);
@@ -120,6 +122,7 @@ void lw__xpu_queue_close(lw_device *device)
     if (device->pool != NULL) ze->zeEventPoolDestroy(device->pool);
     if (device->list != NULL) ze->zeCommandListDestroy(device->list);
     if (device->context != NULL) ze->zeContextDestroy(device->context);
+    free(device->tape.bytes);
 }
 
 /* ---- memory ---- */
@@ -153,14 +156,14 @@ void lw__xpu_free(lw_device *device, lw_xpu_memory *memory)
 
 /* ---- the list ---- */
 
-/* What comes after waits for what came before; signals event (NULL: none) when that is done. The event is
- * reset here and not after a wait, so that one whose wait failed tells nothing of the next. */
-static lw_status barrier(lw_device *device, lw_ze_event *event, lw_diag *d)
+/* The event is reset here and not after a wait, so that one whose wait failed tells nothing of the next. */
+lw_status lw__xpu_barrier(lw_device *device, lw_ze_list *list, lw_ze_event *event, lw_diag *d)
 {
     lw_ze_result result = LW_ZE_RESULT_SUCCESS;
     if (event != NULL) result = device->ze.zeEventHostReset(event);
     if (result == LW_ZE_RESULT_SUCCESS)
-        result = device->ze.zeCommandListAppendBarrier(device->list, event, 0, NULL);
+        result = device->ze.zeCommandListAppendBarrier(list, event, 0, NULL);
+    device->counts.commands++;
     if (result == LW_ZE_RESULT_SUCCESS) return LW_OK;
     return lw_ze_fail(d, result, "a barrier on %s", device->info.name);
 }
@@ -177,6 +180,7 @@ static lw_status copy_append(lw_device *device, void *to, const void *from, size
 {
     const lw_ze_result result =
         device->ze.zeCommandListAppendMemoryCopy(device->list, to, from, bytes, NULL, 0, NULL);
+    device->counts.commands++;
     if (result == LW_ZE_RESULT_SUCCESS) return LW_OK;
     return lw_ze_fail(d, result, "a copy of %zu bytes on %s", bytes, device->info.name);
 }
@@ -184,13 +188,13 @@ static lw_status copy_append(lw_device *device, void *to, const void *from, size
 lw_status lw__xpu_copy(lw_device *device, void *to, const void *from, size_t bytes, lw_diag *d)
 {
     const lw_status status = copy_append(device, to, from, bytes, d);
-    return status == LW_OK ? barrier(device, NULL, d) : status;
+    return status == LW_OK ? lw__xpu_barrier(device, device->list, NULL, d) : status;
 }
 
 lw_status lw__xpu_sync(lw_device *device, lw_diag *d)
 {
     lw_ze_event *done = device->events[LW_XPU_STAGING_HALVES];
-    const lw_status status = barrier(device, done, d);
+    const lw_status status = lw__xpu_barrier(device, device->list, done, d);
     return status == LW_OK ? event_wait(device, done, d) : status;
 }
 
@@ -217,7 +221,7 @@ lw_status lw__xpu_upload(lw_device *device, void *to, const void *from, size_t b
         if (status != LW_OK) return status;
         memcpy(half, (const uint8_t *)from + done, count);
         status = copy_append(device, (uint8_t *)to + done, half, count, d);
-        if (status == LW_OK) status = barrier(device, device->events[index], d);
+        if (status == LW_OK) status = lw__xpu_barrier(device, device->list, device->events[index], d);
         if (status != LW_OK) return status;
         device->staged[index] = true;
         device->half = (index + 1) % LW_XPU_STAGING_HALVES;
@@ -239,19 +243,4 @@ lw_status lw__xpu_download(lw_device *device, void *to, const void *from, size_t
         done += count;
     }
     return LW_OK;
-}
-
-lw_status lw__xpu_launch(lw_device *device, const lw_xpu_launch *launch, lw_diag *d)
-{
-    const lw_ze *ze = &device->ze;
-    lw_ze_kernel *kernel = device->kernels[launch->kernel];
-    const lw_ze_group_count groups = { launch->groups_x, launch->groups_y, 1 };
-    lw_ze_result result = ze->zeKernelSetGroupSize(kernel, launch->items_x, launch->items_y, 1);
-    if (result == LW_ZE_RESULT_SUCCESS)
-        result = ze->zeKernelSetArgumentValue(kernel, 0, launch->args_bytes, launch->args);
-    if (result == LW_ZE_RESULT_SUCCESS)
-        result = ze->zeCommandListAppendLaunchKernel(device->list, kernel, &groups, NULL, 0, NULL);
-    if (result != LW_ZE_RESULT_SUCCESS)
-        return lw_ze_fail(d, result, "kernel %u on %s", (unsigned)launch->kernel, device->info.name);
-    return barrier(device, NULL, d);
 }

@@ -21,18 +21,37 @@ typedef enum lw_xpu_kernel {
     LW_XPU_KERNEL_COUNT
 } lw_xpu_kernel;
 
+typedef enum lw_xpu_switch {
+#define LW_XPU_SWITCH(name) LW_XPU_SWITCH_##name,
+#include "device/xpu/switches.list"
+#undef LW_XPU_SWITCH
+    LW_XPU_SWITCH_COUNT
+} lw_xpu_switch;
+
+/* Launches that are yet to be appended, one behind the other as bytes. */
+typedef struct lw_xpu_tape {
+    uint8_t *bytes;
+    size_t count, capacity;
+    uint32_t launches;
+} lw_xpu_tape;
+
 struct lw_device {
     lw_ze ze;
     lw_xpu_info info;
     char *module_path;                   /* NULL: none */
     lw_ze_context *context;
     lw_ze_list *list;
+    uint32_t ordinal;                    /* of the queues that the list belongs to */
     lw_ze_event_pool *pool;
     lw_ze_event *events[LW_XPU_EVENTS];  /* of the staging halves, then of lw__xpu_sync */
     bool staged[LW_XPU_STAGING_HALVES];  /* its copy may still be under way */
     uint32_t half;                       /* that the next upload takes */
     uint8_t *staging;                    /* host memory that the device sees */
     uint64_t own_bytes;                  /* device memory that was allocated */
+    lw_device_counts counts;
+    bool off[LW_XPU_SWITCH_COUNT];       /* what this one does without */
+    bool replays;                        /* closed lists may be run again */
+    lw_xpu_tape tape;
     lw_ze_module *module;
     lw_ze_kernel *kernels[LW_XPU_KERNEL_COUNT];
 };
@@ -56,6 +75,9 @@ lw_status lw__xpu_download(lw_device *device, void *to, const void *from, size_t
     LW_MUST_USE;
 lw_status lw__xpu_copy(lw_device *device, void *to, const void *from, size_t bytes, lw_diag *d) LW_MUST_USE;
 
+/* What comes after on list waits for what came before; signals event (NULL: none) when that is done. */
+lw_status lw__xpu_barrier(lw_device *device, lw_ze_list *list, lw_ze_event *event, lw_diag *d) LW_MUST_USE;
+
 /* Waits for all that was appended, a bounded time: what takes longer is lost. */
 lw_status lw__xpu_sync(lw_device *device, lw_diag *d) LW_MUST_USE;
 
@@ -72,6 +94,7 @@ typedef struct lw_xpu_launch {
     const void *args;
     size_t args_bytes;
 } lw_xpu_launch;
+/* Puts a launch on the device's tape. */
 lw_status lw__xpu_launch(lw_device *device, const lw_xpu_launch *launch, lw_diag *d) LW_MUST_USE;
 
 #endif

@@ -50,14 +50,12 @@ static lw_status op_check(const lw_plan *plan, const lw_op *op, lw_diag *d)
         return lw_fail(d, LW_UNSUPPORTED, "the xpu device does not have the model's op \"%s\" (layer %u)",
                        name, op->layer);
     }
-    if (op->kind == LW_OP_SHORT_CONV && (op->p.conv.silu || op->weights[1].index != LW_NONE))
-        lacks = "silu or a bias after it";
     if (op->kind == LW_OP_ATTEND &&
         (op->p.attend.head_dim > LW_XPU_HEAD_DIM_MAX || op->p.attend.head_dim % 2 != 0))
         lacks = "heads wider than 256, or of odd width";
-    if (op->out.index != LW_NONE && op->kind != LW_OP_LINEAR &&
-        plan->values[op->out.index].type == LW_TYPE_F32)
-        lacks = "rows in fp32";
+    if ((op->kind == LW_OP_GATED_DELTA || op->kind == LW_OP_SSM)
+        && plan->states[op->state.index].key_width % LW_XPU_KEY_COLS != 0)
+        lacks = "key heads whose width is no multiple of 8";
     if (lacks != NULL) {
         return lw_fail(d, LW_UNSUPPORTED, "the xpu device has op \"%s\" without %s (layer %u)", name, lacks,
                        op->layer);

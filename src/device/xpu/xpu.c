@@ -43,6 +43,32 @@ static lw_status sub_groups_check(const lw_xpu_info *info, lw_diag *d)
     return lw_fail(d, LW_UNSUPPORTED, "%s has no sub-groups of %d", info->name, LW_XPU_LANES);
 }
 
+static const char *const switch_names[] = {
+#define LW_XPU_SWITCH(name) #name,
+#include "device/xpu/switches.list"
+#undef LW_XPU_SWITCH
+};
+
+/* Switches off what the names say, with commas between. */
+static lw_status switches_read(lw_device *device, const char *names, lw_diag *d)
+{
+    while (names != NULL && *names != '\0') {
+        const size_t length = strcspn(names, ",");
+        uint32_t at = 0;
+        while (at < LW_XPU_SWITCH_COUNT
+               && (strlen(switch_names[at]) != length || memcmp(switch_names[at], names, length) != 0))
+            at++;
+        if (at == LW_XPU_SWITCH_COUNT) {
+            return lw_fail(d, LW_BAD_INPUT,
+                           "the xpu device cannot do without \"%.*s\": there is no such thing", (int)length,
+                           names);
+        }
+        device->off[at] = true;
+        names += length + (names[length] == ',');
+    }
+    return LW_OK;
+}
+
 static lw_status xpu_open(const lw_device_options *options, lw_device **out, lw_diag *d)
 {
     *out = NULL;
@@ -54,9 +80,12 @@ static lw_status xpu_open(const lw_device_options *options, lw_device **out, lw_
         device->module_path = strdup(options->xpu_kernels);
         if (device->module_path == NULL) status = lw_fail(d, LW_NO_ROOM, "no memory for the xpu device");
     }
+    if (status == LW_OK) status = switches_read(device, options->without, d);
     if (status == LW_OK) status = device_choose(device, options->which, d);
     if (status == LW_OK) status = sub_groups_check(&device->info, d);
     if (status == LW_OK) status = lw__xpu_queue_open(device, d);
+    device->replays =
+        !device->off[LW_XPU_SWITCH_replay] && device->ze.zeCommandListImmediateAppendCommandListsExp != NULL;
     if (status != LW_OK) {
         xpu_close(device);
         return status;
@@ -104,6 +133,11 @@ static uint64_t xpu_free_bytes(const lw_device *device)
     return free_bytes < left ? free_bytes : left;
 }
 
+static void xpu_read_counts(const lw_device *device, lw_device_counts *counts)
+{
+    *counts = device->counts;
+}
+
 static uint64_t xpu_page_bytes(const lw_device *device, const lw_plan *plan, uint32_t group)
 {
     (void)device;
@@ -117,12 +151,14 @@ static void xpu_exec_close(lw_exec *exec)
     if (exec == NULL) return;
     lw_device *device = exec->device;
     lw__xpu_drain(device);
+    lw__xpu_records_free(exec);
     for (uint32_t i = 0; exec->weights != NULL && i < exec->plan->weight_count; i++)
         lw__xpu_free(device, &exec->weights[i].memory);
     for (uint32_t i = 0; exec->pages != NULL && i < exec->plan->state_count; i++)
         lw__xpu_free(device, &exec->pages[i]);
     lw__xpu_free(device, &exec->activations);
     lw__xpu_free(device, &exec->sums);
+    lw__xpu_free(device, &exec->recurrence);
     lw__xpu_free(device, &exec->tables.memory);
     free(exec->tables.host);
     free(exec->logits);
@@ -198,6 +234,9 @@ static lw_status memory_make(lw_exec *exec, const lw_exec_options *options, lw_d
         return lw_fail(d, LW_NO_ROOM, "no memory for the compiled plan");
     status = lw__xpu_alloc(exec->device, exec->layout.bytes, &exec->activations, d);
     if (status == LW_OK) status = lw__xpu_alloc(exec->device, sums_bytes(exec), &exec->sums, d);
+    const size_t recurrence_bytes = lw__xpu_recurrence_bytes(plan, exec->rows_max);
+    if (status == LW_OK && recurrence_bytes > 0)
+        status = lw__xpu_alloc(exec->device, recurrence_bytes, &exec->recurrence, d);
     if (status != LW_OK) return lw_fail_prefix(d, status, "activations (a smaller --chunk needs less)");
     return pages_make(exec, options, d);
 }
@@ -333,6 +372,7 @@ const lw_device_table lw_device_xpu = {
     .close = xpu_close,
     .describe = xpu_describe,
     .free_bytes = xpu_free_bytes,
+    .read_counts = xpu_read_counts,
     .page_bytes = xpu_page_bytes,
     .compile = xpu_compile,
     .exec_close = xpu_exec_close,

@@ -38,6 +38,7 @@ enum {
     LW_ZE_STRUCTURE_TYPE_DEVICE_MEMORY_PROPERTIES = 0x7,
     LW_ZE_STRUCTURE_TYPE_CONTEXT_DESC = 0xd,
     LW_ZE_STRUCTURE_TYPE_COMMAND_QUEUE_DESC = 0xe,
+    LW_ZE_STRUCTURE_TYPE_COMMAND_LIST_DESC = 0xf,
     LW_ZE_STRUCTURE_TYPE_EVENT_POOL_DESC = 0x10,
     LW_ZE_STRUCTURE_TYPE_EVENT_DESC = 0x11,
     LW_ZE_STRUCTURE_TYPE_DEVICE_MEM_ALLOC_DESC = 0x15,
@@ -60,6 +61,7 @@ enum {
     LW_ZE_EVENT_POOL_FLAG_HOST_VISIBLE = 1,
     LW_ZE_EVENT_SCOPE_FLAG_HOST = 4,
     LW_ZE_RELAXED_ALLOCATION_LIMITS_EXP_FLAG_MAX_SIZE = 1,
+    LW_ZE_KERNEL_INDIRECT_ACCESS_FLAG_DEVICE = 2,
     LW_ZE_MODULE_FORMAT_IL_SPIRV = 0,
     LW_ZE_MODULE_FORMAT_NATIVE = 1,
     LW_ZE_MAX_DEVICE_NAME = 256,
@@ -133,6 +135,8 @@ typedef struct lw_ze_queue_desc {
     uint32_t stype; const void *next;
     uint32_t ordinal, index, flags, mode, priority;
 } lw_ze_queue_desc;
+
+typedef struct lw_ze_list_desc { uint32_t stype; const void *next; uint32_t ordinal, flags; } lw_ze_list_desc;
 
 typedef struct lw_ze_event_pool_desc {
     uint32_t stype; const void *next;
