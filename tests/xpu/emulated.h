@@ -5,8 +5,15 @@
  * What is appended runs only when somebody waits for it, so that memory that is changed or freed too early
  * shows; memory is born poisoned and ends at a page that is not mapped.
  *
- * Environment, read at zeInit: LW_EMULATED_DEVICES (1), LW_EMULATED_BYTES of each (4 GiB),
- * LW_EMULATED_NO_DRIVER (zeInit fails), LW_EMULATED_NO_SYSMAN.
+ * Environment, read at zeInit:
+ *   LW_EMULATED_DEVICES    how many (1), the first a discrete Xe2, the others integrated Gen12LP
+ *   LW_EMULATED_KIND       xe2 or gen12lp: all of one kind
+ *   LW_EMULATED_BYTES      memory of each (4 GiB)
+ *   LW_EMULATED_API        the version that the driver says (1.13)
+ *   LW_EMULATED_NO_DRIVER, LW_EMULATED_NO_SYSMAN    zeInit, zesInit fails
+ *   LW_EMULATED_LOSE_AT    the launch that the device does not come back from, counted from 1
+ *   LW_EMULATED_REDUCE     order of sub-group sums: 0 the last lane first, 1 the first, 2 halves
+ *   LW_EMULATED_WORKERS    threads that run a launch (2)
  */
 #ifndef TESTS_XPU_EMULATED_H
 #define TESTS_XPU_EMULATED_H

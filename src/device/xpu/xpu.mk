@@ -13,7 +13,7 @@ endif
 
 # Fibers switch stacks under the sanitizers' feet: this library and its kernels are never instrumented.
 EMULATED_FLAGS := -std=c17 -O2 -g $(NUMBERS) $(WARN) -fPIC -fvisibility=hidden -Isrc -Itests/xpu -D_GNU_SOURCE
-$(EMULATED): tests/xpu/emulated_ze.c tests/xpu/emulated_run.c $(EMULATED_HEADERS) Makefile
+$(EMULATED): $(addprefix tests/xpu/emulated_,ze.c find.c run.c) $(EMULATED_HEADERS) Makefile
 	@mkdir -p $(@D)
 	@echo "  LINK $@"
 	@$(CC) $(EMULATED_FLAGS) -shared -Wl,--no-undefined -o $@ $(filter %.c,$^) -ldl -pthread
