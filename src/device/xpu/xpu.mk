@@ -13,7 +13,10 @@ endif
 
 # Fibers switch stacks under the sanitizers' feet: this library and its kernels are never instrumented.
 EMULATED_FLAGS := -std=c17 -O2 -g $(NUMBERS) $(WARN) -fPIC -fvisibility=hidden -Isrc -Itests/xpu -D_GNU_SOURCE
-$(EMULATED): $(addprefix tests/xpu/emulated_,ze.c find.c run.c) $(EMULATED_HEADERS) Makefile
+# With Level Zero's headers it also is a driver for Level Zero's own loader.
+HAS_ZE_HEADERS := $(shell echo '\#include <level_zero/zet_ddi.h>' | $(CC) -E -o /dev/null -xc - 2>/dev/null && echo yes)
+EMULATED_SOURCES := $(addprefix tests/xpu/emulated_,ze.c find.c run.c $(if $(HAS_ZE_HEADERS),tables.c))
+$(EMULATED): $(EMULATED_SOURCES) $(EMULATED_HEADERS) Makefile
 	@mkdir -p $(@D)
 	@echo "  LINK $@"
 	@$(CC) $(EMULATED_FLAGS) -shared -Wl,--no-undefined -o $@ $(filter %.c,$^) -ldl -pthread
