@@ -14,11 +14,12 @@
  *   LW_EMULATED_LOSE_AT    the launch that the device does not come back from, counted from 1
  *   LW_EMULATED_REDUCE     order of sub-group sums: 0 the last lane first, 1 the first, 2 halves
  *   LW_EMULATED_WORKERS    threads that run a launch (2)
+ * Read when SPIR-V is built: LW_EMULATED_COMPILED, the shared object that answers for it.
  */
 #ifndef TESTS_XPU_EMULATED_H
 #define TESTS_XPU_EMULATED_H
 
-#include "device/xpu/ze_abi.h"
+#include "device/xpu/zes_abi.h"
 #include "emulated_glue.h"
 
 #include <stdbool.h>
@@ -32,11 +33,20 @@ typedef struct lw_emulated_state {
     uint32_t calls;             /* that could fail: closing entries are not among them */
     uint32_t objects;           /* that are open: contexts, lists, pools, events, modules, kernels, memory */
     uint32_t launches;
+    uint32_t waits;             /* of the host, for an event */
+    uint32_t spirv_builds;      /* modules that were SPIR-V */
+    uint32_t driver_version;
     bool runs_no_lists;         /* closed lists cannot be appended to immediate ones */
     uint64_t used_bytes[EMULATED_DEVICES_MAX];
     bool after_failed_init;     /* something was called though zeInit had failed */
     char error[256];            /* of the last kernel that went wrong */
 } lw_emulated_state;
+
+extern lw_emulated_state lw_emulated;
+
+/* A module's bytes as this device runs them, malloc'd. False: why says why not. */
+typedef struct emulated_image { uint8_t *bytes; size_t count; } emulated_image;
+bool emulated_image_make(const lw_ze_module_desc *desc, emulated_image *out, char why[128]);
 
 /* Threads that share the groups of a launch. Each has a copy of every module, with local memory of its own.
  */

@@ -16,6 +16,7 @@ LFM = ROOT / "models" / "lfm3-mlx4"
 DEMOS = {
     "lfm3-mlx4": ["xe2", "gen12lp"],
     "qwen35-mlx4": ["xe2"],
+    "nemotron-mlx4": ["xe2"],
 }
 KINDS = ["xe2", "gen12lp"]
 SECONDS = 280

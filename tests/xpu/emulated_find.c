@@ -86,6 +86,15 @@ lw_ze_result zeDriverGet(uint32_t *count, lw_ze_driver **drivers)
     return LW_ZE_RESULT_SUCCESS;
 }
 
+lw_ze_result zeDriverGetProperties(lw_ze_driver *from, lw_ze_driver_properties *out)
+{
+    CALLED();
+    (void)from;
+    if (out->stype != LW_ZE_STRUCTURE_TYPE_DRIVER_PROPERTIES) return LW_ZE_RESULT_ERROR_INVALID_ARGUMENT;
+    out->version = lw_emulated.driver_version;
+    return LW_ZE_RESULT_SUCCESS;
+}
+
 static lw_ze_result devices_list(uint32_t *count, lw_ze_device **out)
 {
     for (uint32_t i = 0; out != NULL && i < *count && i < emulated_settings.devices; i++)
@@ -138,6 +147,21 @@ lw_ze_result zeDeviceGetComputeProperties(lw_ze_device *device, lw_ze_device_com
     out->sub_group_size_count = 2;
     out->sub_group_sizes[0] = 16;
     out->sub_group_sizes[1] = 32;
+    return LW_ZE_RESULT_SUCCESS;
+}
+
+/* A structure of Intel's own may hang on it, which tells of the matrix engine. */
+lw_ze_result zeDeviceGetModuleProperties(lw_ze_device *device, lw_ze_device_module_properties *out)
+{
+    CALLED();
+    if (out->stype != LW_ZE_STRUCTURE_TYPE_DEVICE_MODULE_PROPERTIES)
+        return LW_ZE_RESULT_ERROR_INVALID_ARGUMENT;
+    out->spirv_version = 1 << 16 | 4 << 8;
+    out->argument_bytes_max = EMULATED_ARGUMENT_BYTES_MAX;
+    lw_ze_device_dp_properties *dp = out->next;
+    if (dp == NULL || dp->stype != LW_ZE_STRUCTURE_INTEL_DEVICE_MODULE_DP_EXP_PROPERTIES)
+        return LW_ZE_RESULT_SUCCESS;
+    dp->flags = device->kind->has_matrix ? LW_ZE_INTEL_DEVICE_MODULE_EXP_FLAG_DPAS : 0;
     return LW_ZE_RESULT_SUCCESS;
 }
 

@@ -45,6 +45,11 @@ ORDERED(int)
 ORDERED(uint)
 ORDERED(long)
 ORDERED(ulong)
+uint4 OVER select(uint4 a, uint4 b, int4 which)
+{
+    for (int i = 0; i < 4; i++) a[i] = which[i] < 0 ? b[i] : a[i];
+    return a;
+}
 uint OVER popcount(uint x) { return (uint)__builtin_popcount(x); }
 uint OVER clz(uint x) { return x == 0 ? 32 : (uint)__builtin_clz(x); }
 

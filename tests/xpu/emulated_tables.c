@@ -38,12 +38,14 @@ static void table_clear(void *table, size_t bytes)
 
 TABLE(zeGetGlobalProcAddrTable, ze_global_dditable_t, ENTRY(pfnInit, zeInit))
 TABLE(zeGetDriverProcAddrTable, ze_driver_dditable_t,
-      ENTRY(pfnGet, zeDriverGet) ENTRY(pfnGetApiVersion, zeDriverGetApiVersion))
+      ENTRY(pfnGet, zeDriverGet) ENTRY(pfnGetApiVersion, zeDriverGetApiVersion)
+      ENTRY(pfnGetProperties, zeDriverGetProperties))
 TABLE(zeGetDeviceProcAddrTable, ze_device_dditable_t,
       ENTRY(pfnGet, zeDeviceGet) ENTRY(pfnGetSubDevices, zeDeviceGetSubDevices)
       ENTRY(pfnGetProperties, zeDeviceGetProperties)
       ENTRY(pfnGetComputeProperties, zeDeviceGetComputeProperties)
       ENTRY(pfnGetMemoryProperties, zeDeviceGetMemoryProperties)
+      ENTRY(pfnGetModuleProperties, zeDeviceGetModuleProperties)
       ENTRY(pfnGetCommandQueueGroupProperties, zeDeviceGetCommandQueueGroupProperties)
       ENTRY(pfnPciGetPropertiesExt, zeDevicePciGetPropertiesExt))
 TABLE(zeGetContextProcAddrTable, ze_context_dditable_t,
@@ -62,7 +64,8 @@ TABLE(zeGetEventProcAddrTable, ze_event_dditable_t,
       ENTRY(pfnCreate, zeEventCreate) ENTRY(pfnDestroy, zeEventDestroy)
       ENTRY(pfnHostSynchronize, zeEventHostSynchronize) ENTRY(pfnHostReset, zeEventHostReset))
 TABLE(zeGetModuleProcAddrTable, ze_module_dditable_t,
-      ENTRY(pfnCreate, zeModuleCreate) ENTRY(pfnDestroy, zeModuleDestroy))
+      ENTRY(pfnCreate, zeModuleCreate) ENTRY(pfnDestroy, zeModuleDestroy)
+      ENTRY(pfnGetNativeBinary, zeModuleGetNativeBinary))
 TABLE(zeGetModuleBuildLogProcAddrTable, ze_module_build_log_dditable_t,
       ENTRY(pfnGetString, zeModuleBuildLogGetString) ENTRY(pfnDestroy, zeModuleBuildLogDestroy))
 TABLE(zeGetKernelProcAddrTable, ze_kernel_dditable_t,

@@ -13,7 +13,6 @@
 enum {
     SYSTEM_PAGE = 4096,
     POISON = 0xCD,              /* fresh memory: a huge negative number as bf16 and as fp32 */
-    ARGUMENT_BYTES_MAX = 1024,
     NAME_BYTES = 64,
 };
 
@@ -25,6 +24,7 @@ struct lw_ze_build_log { char text[256]; };
  */
 struct lw_ze_module {
     const emulated_kind *kind;
+    emulated_image image;
     int files[EMULATED_WORKERS];
     void *libraries[EMULATED_WORKERS];
 };
@@ -33,7 +33,7 @@ struct lw_ze_kernel {
     emulated_kernel fns[EMULATED_WORKERS];
     uint32_t args_bytes, items[3];
     bool has_args, sees_memory;
-    uint8_t args[ARGUMENT_BYTES_MAX];
+    uint8_t args[EMULATED_ARGUMENT_BYTES_MAX];
 };
 
 typedef struct command {
@@ -43,7 +43,7 @@ typedef struct command {
     emulated_kernel fns[EMULATED_WORKERS];  /* of a launch; NULL: none */
     uint32_t groups[3], items[3];
     bool has_matrix;
-    uint8_t args[ARGUMENT_BYTES_MAX];
+    uint8_t args[EMULATED_ARGUMENT_BYTES_MAX];
     lw_ze_event *signal;
     const lw_ze_list *recorded;     /* the closed list that it came from; NULL: none */
 } command;
@@ -62,7 +62,8 @@ typedef struct allocation {
     struct allocation *next;
 } allocation;
 
-EXPORT lw_emulated_state lw_emulated = { .fail_with = LW_ZE_RESULT_ERROR_DEVICE_LOST };
+EXPORT lw_emulated_state lw_emulated = { .fail_with = LW_ZE_RESULT_ERROR_DEVICE_LOST,
+                                          .driver_version = 1 };
 static lw_ze_list *lists;
 static allocation *allocations;
 
@@ -186,14 +187,14 @@ static lw_ze_result module_failed(lw_ze_build_log **log, lw_ze_result result, co
 }
 
 /* A worker's own copy of the module. */
-static lw_ze_result library_open(const lw_ze_module_desc *desc, uint32_t worker, lw_ze_module *module,
-                                 lw_ze_build_log **log)
+static lw_ze_result library_open(uint32_t worker, lw_ze_module *module, lw_ze_build_log **log)
 {
+    const emulated_image *image = &module->image;
     const int file = memfd_create("module", MFD_CLOEXEC);
     char path[64];
     module->files[worker] = file;
     snprintf(path, sizeof path, "/proc/self/fd/%d", file);
-    if (file < 0 || write(file, desc->input, desc->input_bytes) != (ssize_t)desc->input_bytes)
+    if (file < 0 || write(file, image->bytes, image->count) != (ssize_t)image->count)
         return LW_ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     module->libraries[worker] = library;
@@ -212,14 +213,20 @@ lw_ze_result zeModuleCreate(lw_ze_context *context, lw_ze_device *device, const 
 {
     CALLED();
     (void)context;
-    if (desc->input_bytes < 4 || memcmp(desc->input, "\177ELF", 4) != 0)
-        return module_failed(log, LW_ZE_RESULT_ERROR_INVALID_NATIVE_BINARY, "not a module of this device");
+    emulated_image image;
+    char why[128];
+    if (!emulated_image_make(desc, &image, why))
+        return module_failed(log, LW_ZE_RESULT_ERROR_INVALID_NATIVE_BINARY, why);
     lw_ze_result result = object_make(sizeof **out, (void **)out);
-    if (result != LW_ZE_RESULT_SUCCESS) return result;
+    if (result != LW_ZE_RESULT_SUCCESS) {
+        free(image.bytes);
+        return result;
+    }
     (*out)->kind = device->kind;
+    (*out)->image = image;
     for (uint32_t i = 0; i < EMULATED_WORKERS; i++) (*out)->files[i] = -1;
     for (uint32_t i = 0; result == LW_ZE_RESULT_SUCCESS && i < EMULATED_WORKERS; i++)
-        result = library_open(desc, i, *out, log);
+        result = library_open(i, *out, log);
     if (result != LW_ZE_RESULT_SUCCESS) zeModuleDestroy(*out);
     return result;
 }
@@ -230,7 +237,17 @@ lw_ze_result zeModuleDestroy(lw_ze_module *module)
         if (module->libraries[i] != NULL) dlclose(module->libraries[i]);
         if (module->files[i] >= 0) close(module->files[i]);
     }
+    free(module->image.bytes);
     return object_free(module);
+}
+
+lw_ze_result zeModuleGetNativeBinary(lw_ze_module *module, size_t *bytes, uint8_t *out)
+{
+    CALLED();
+    if (out != NULL && *bytes < module->image.count) return LW_ZE_RESULT_ERROR_INVALID_ARGUMENT;
+    if (out != NULL) memcpy(out, module->image.bytes, module->image.count);
+    *bytes = module->image.count;
+    return LW_ZE_RESULT_SUCCESS;
 }
 
 lw_ze_result zeModuleBuildLogGetString(lw_ze_build_log *log, size_t *bytes, char *text)
@@ -252,7 +269,7 @@ lw_ze_result zeKernelCreate(lw_ze_module *module, const lw_ze_kernel_desc *desc,
     char name[2 * NAME_BYTES];
     snprintf(name, sizeof name, "lw_bytes_%.*s", NAME_BYTES, desc->name);
     const uint32_t *bytes = dlsym(module->libraries[0], name);
-    if (bytes == NULL || *bytes > ARGUMENT_BYTES_MAX) return LW_ZE_RESULT_ERROR_INVALID_KERNEL_NAME;
+    if (bytes == NULL || *bytes > EMULATED_ARGUMENT_BYTES_MAX) return LW_ZE_RESULT_ERROR_INVALID_KERNEL_NAME;
     const lw_ze_result result = object_make(sizeof **out, (void **)out);
     if (result != LW_ZE_RESULT_SUCCESS) return result;
     snprintf(name, sizeof name, "lw_call_%.*s", NAME_BYTES, desc->name);
@@ -365,6 +382,7 @@ static bool list_run(lw_ze_list *list, const lw_ze_event *event)
 lw_ze_result zeEventHostSynchronize(lw_ze_event *event, uint64_t timeout_ns)
 {
     CALLED();
+    lw_emulated.waits++;
     if (timeout_ns == UINT64_MAX) misuse("a wait without an end");
     for (lw_ze_list *list = lists; list != NULL && !event->signaled; list = list->next) {
         if (!list_run(list, event)) return LW_ZE_RESULT_ERROR_DEVICE_LOST;
