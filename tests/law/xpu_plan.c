@@ -23,34 +23,6 @@ enum {
 
 /* ---- the plan ---- */
 
-static lw_wref affine(bench *b, lw_rng *rng, uint32_t rows, uint32_t cols, uint32_t bits, uint32_t group)
-{
-    made *m = weight_slot(b);
-    const uint32_t words = cols * bits / 32, groups = cols / group;
-    uint32_t *codes = law_make((size_t)rows * words, sizeof *codes);
-    for (size_t i = 0; i < (size_t)rows * words; i++)
-        codes[i] = (uint32_t)lw_rng_below(rng, UINT64_C(1) << 32);
-    m->bytes[0] = codes;
-    m->bytes[1] = law_bf(rng, (size_t)rows * groups, bits == 4 ? 0.03f : 0.002f);
-    m->bytes[2] = law_bf(rng, (size_t)rows * groups, 0.1f);
-    m->codes = tensor_of(LW_DTYPE_U32, rows, words, m->bytes[0], 4);
-    m->scales = tensor_of(LW_DTYPE_BF16, rows, groups, m->bytes[1], 2);
-    m->biases = tensor_of(LW_DTYPE_BF16, rows, groups, m->bytes[2], 2);
-    return lw_plan_weight(&b->plan, &(lw_weight){ .name = "affine",
-                                                  .stack_count = 1,
-                                                  .rows = rows,
-                                                  .cols = cols,
-                                                  .map = LW_MAP_INTEGER,
-                                                  .code_bits = bits,
-                                                  .group = group,
-                                                  .scale_type = LW_DTYPE_BF16,
-                                                  .has_bias = true,
-                                                  .global_scale = 1.0f,
-                                                  .codes = &m->codes,
-                                                  .scales = &m->scales,
-                                                  .biases = &m->biases });
-}
-
 static lw_ref attention(bench *b, lw_rng *rng, lw_ref n)
 {
     lw_plan *p = &b->plan;
@@ -204,9 +176,9 @@ static void what_no_kernel_reads_is_refused(void **state)
     lw_diag d = { "" };
     assert_int_equal(b->table->open(&b->options, &b->device, &d), LW_OK);
     lw_weight *w = &b->plan.weights[0];
-    w->code_bits = 6;
+    w->code_bits = 7;
     assert_int_equal(exec_open(b, &d), LW_UNSUPPORTED);
-    assert_non_null(strstr(d.text, "affine is int6 group 64: the xpu device has bf16, and int4 and int8"));
+    assert_non_null(strstr(d.text, "affine is int7 group 64: the xpu device has bf16, fp16, fp32, e4m3"));
     w->code_bits = 4;
     b->plan.ops[2].kind = LW_OP_ROUTE;
     assert_int_equal(exec_open(b, &d), LW_UNSUPPORTED);

@@ -25,6 +25,7 @@ typedef struct lw_emulated_state {
     uint32_t calls;             /* that could fail: closing entries are not among them */
     uint32_t objects;           /* that are open: contexts, lists, pools, events, modules, kernels, memory */
     uint32_t launches;
+    uint32_t waits;             /* of the host, for an event */
     uint32_t spirv_builds;      /* modules that were SPIR-V */
     uint32_t driver_version;
     bool runs_no_lists;         /* closed lists cannot be appended to immediate ones */

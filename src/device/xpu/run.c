@@ -2,6 +2,7 @@
  * two).
  */
 #include "device/xpu/run.h"
+#include "device/xpu/matrix.h"
 
 #include "base/float16.h"
 
@@ -29,34 +30,29 @@ static lw_status run_norm(op_run *run, lw_diag *d)
     return launch_columns(run, LW_XPU_KERNEL_rms_norm, columns, &args, sizeof args, d);
 }
 
-/* Sums of the input's groups, unless they are there already. */
-static lw_status group_sums(op_run *run, const lw_xpu_matrix *matrix, lw_diag *d)
+lw_status lw__xpu_group_sums(op_run *run, const lw_xpu_matrix *matrix, uint32_t vectors, lw_diag *d)
 {
     lw_exec *exec = run->exec;
     const lw_ref x = run->op->in[0];
-    if (matrix->bits == 16) return LW_OK;
+    if (!matrix->is_offset) return LW_OK;
     if (exec->summed_value == x.index && exec->summed_group == matrix->group) return LW_OK;
     const lw_xpu_sums_args args = { .x = address_of(exec, x), .x_stride = stride_of(exec, x),
                                     .sums = (uintptr_t)exec->sums.at, .groups = matrix->groups,
-                                    .group = matrix->group };
+                                    .group = matrix->group, .cols = matrix->cols };
     exec->summed_value = x.index;
     exec->summed_group = matrix->group;
-    return launch_columns(run, LW_XPU_KERNEL_group_sums, matrix->groups, &args, sizeof args, d);
-}
-
-static lw_xpu_kernel linear_kernel(uint32_t bits, bool one_row)
-{
-    if (bits == 4) return one_row ? LW_XPU_KERNEL_linear4 : LW_XPU_KERNEL_linear4_rows;
-    if (bits == 8) return one_row ? LW_XPU_KERNEL_linear8 : LW_XPU_KERNEL_linear8_rows;
-    return one_row ? LW_XPU_KERNEL_linear16 : LW_XPU_KERNEL_linear16_rows;
+    op_run over = *run;
+    over.vectors = vectors;
+    return launch_columns(&over, LW_XPU_KERNEL_group_sums, matrix->groups, &args, sizeof args, d);
 }
 
 static lw_status run_linear(op_run *run, lw_diag *d)
 {
     const lw_exec *exec = run->exec;
     const lw_op *op = run->op;
-    const lw_xpu_matrix *matrix = &exec->weights[op->weights[0].index].matrix;
-    const lw_status status = group_sums(run, matrix, d);
+    const lw_xpu_weight *weight = &exec->weights[op->weights[0].index];
+    const lw_xpu_matrix *matrix = &weight->matrix;
+    const lw_status status = lw__xpu_group_sums(run, matrix, run->rows, d);
     if (status != LW_OK) return status;
     const lw_xpu_linear_args args = { .weight = *matrix, .x = address_of(exec, op->in[0]),
                                       .x_stride = stride_of(exec, op->in[0]),
@@ -64,7 +60,7 @@ static lw_status run_linear(op_run *run, lw_diag *d)
                                       .y_stride = stride_of(exec, op->out), .rows = run->rows,
                                       .y_is_f32 = value_of(exec, op->out)->type == LW_TYPE_F32 };
     const uint32_t rows_each = run->rows == 1 ? 1 : LW_XPU_ROWS;
-    const lw_xpu_launch launch = { .kernel = linear_kernel(matrix->bits, run->rows == 1),
+    const lw_xpu_launch launch = { .kernel = lw__xpu_linear_kernel(weight, run->rows == 1),
                                    .items_x = LW_XPU_LANES, .items_y = matrix->slices,
                                    .groups_x = (uint32_t)size_div_up(matrix->rows, LW_XPU_LANES),
                                    .groups_y = (uint32_t)size_div_up(run->rows, rows_each),
@@ -164,6 +160,9 @@ static lw_status (*const runners[LW_OP_COUNT])(op_run *run, lw_diag *d) = {
     [LW_OP_TAIL_BEFORE] = lw__xpu_run_tail_before,
     [LW_OP_GATED_DELTA] = lw__xpu_run_recurrence,
     [LW_OP_SSM] = lw__xpu_run_recurrence,
+    [LW_OP_ROUTE] = lw__xpu_run_route,
+    [LW_OP_EXPERT_LINEAR] = lw__xpu_run_expert_linear,
+    [LW_OP_EXPERT_SUM] = lw__xpu_run_expert_sum,
     [LW_OP_TAKE_WANTED] = lw__xpu_run_take_wanted,
 };
 
@@ -210,5 +209,5 @@ lw_status lw__xpu_run_ops(lw_exec *exec, uint32_t begin, uint32_t end, lw_diag *
         if (status == LW_OK) status = trace_op(&run, d);
         if (status != LW_OK) return status;
     }
-    return lw__xpu_tape_run(exec, exec->batch->row_count <= LW_XPU_RECORD_ROWS_MAX, d);
+    return LW_OK;
 }

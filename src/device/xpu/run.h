@@ -12,6 +12,10 @@ typedef struct op_run {
     uint32_t vectors;            /* of that value: its slots, row by row */
 } op_run;
 
+/* Sums of the groups of the op's input, `vectors` of them, unless they are there already or nobody asks. */
+lw_status lw__xpu_group_sums(op_run *run, const lw_xpu_matrix *matrix, uint32_t vectors, lw_diag *d)
+    LW_MUST_USE;
+
 /* Runners that stand in run_rows.c. */
 lw_status lw__xpu_run_widen(op_run *run, lw_diag *d) LW_MUST_USE;
 lw_status lw__xpu_run_bias(op_run *run, lw_diag *d) LW_MUST_USE;
@@ -24,6 +28,10 @@ lw_status lw__xpu_run_take_wanted(op_run *run, lw_diag *d) LW_MUST_USE;
 lw_status lw__xpu_run_conv(op_run *run, lw_diag *d) LW_MUST_USE;
 lw_status lw__xpu_run_tail_store(op_run *run, lw_diag *d) LW_MUST_USE;
 lw_status lw__xpu_run_tail_before(op_run *run, lw_diag *d) LW_MUST_USE;
+/* Runners that stand in run_experts.c. */
+lw_status lw__xpu_run_route(op_run *run, lw_diag *d) LW_MUST_USE;
+lw_status lw__xpu_run_expert_linear(op_run *run, lw_diag *d) LW_MUST_USE;
+lw_status lw__xpu_run_expert_sum(op_run *run, lw_diag *d) LW_MUST_USE;
 /* Of gated_delta and ssm; stands in run_recurrence.c. */
 lw_status lw__xpu_run_recurrence(op_run *run, lw_diag *d) LW_MUST_USE;
 

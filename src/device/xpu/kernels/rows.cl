@@ -1,39 +1,7 @@
-/* Kernels that work on rows by themselves: embedding, norms, elementwise, rope, gates, copies. Definitions in
+/* Kernels that work on rows by themselves: norms, elementwise, rope, gates, copies. Definitions in
  * ops.list. Unless said otherwise an item is one column, group_id(1) the row.
  */
 #include "device/xpu/kernels/lw_xpu.h"
-
-/* hi + what rounding cut off, rounded to odd: the last bit tells that something was cut, so that rounding the
- * result to bf16 is rounding the exact sum. */
-static inline float sum_to_odd(float a, float b)
-{
-    const float sum = a + b, part = sum - a;
-    const float rest = (a - (sum - part)) + (b - part);
-    const uint bits = as_uint(sum);
-    if (rest == 0.0f || (bits & 1u) != 0) return sum;
-    return as_float((rest > 0.0f) == (sum > 0.0f) ? bits + 1 : bits - 1);
-}
-
-LW_KERNEL(embed, lw_xpu_embed_args)
-{
-    const uint col = get_global_id(0);
-    const size_t row = get_group_id(1);
-    if (col >= a.table.cols) return;
-    const uint token = (uint)((const global int *)a.tokens)[row], lane = token % LW_XPU_LANES;
-    const uint group = col / a.table.group, k = col % a.table.group, per_word = 32 / a.table.bits;
-    const size_t at = (size_t)(token / LW_XPU_LANES) * a.table.groups + group;
-    const size_t word_at = (at * (a.table.group / per_word) + k / per_word) * LW_XPU_LANES + lane;
-    const uint word = ((const global uint *)a.table.words)[word_at] >> (k % per_word * a.table.bits);
-    global ushort *y = (global ushort *)a.y + row * a.y_stride + col;
-    if (a.table.bits == 16) {
-        *y = (ushort)word;
-        return;
-    }
-    const uint scale = ((const global uint *)a.table.scales)[at * LW_XPU_LANES + lane];
-    const float code = (float)(word & ((1u << a.table.bits) - 1));
-    /* The product of 8 and 8 bits is exact. */
-    *y = bf_of(sum_to_odd(as_float(scale << 16) * code, as_float(scale & 0xFFFF0000u)));
-}
 
 /* A work-group of 64 items is one segment: item i sums the squares of columns i, i + 64, ..., then halves are
  * added. */
