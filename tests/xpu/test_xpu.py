@@ -72,6 +72,16 @@ def test_no_module_is_refused(tmp_path):
 
 @needs_loader
 @needs_kernels
+@pytest.mark.parametrize("name", ["qwen-moe", "nemo-a"])
+def test_a_small_model_of_experts_holds(name):
+    """Softmax and sigmoid routers, shared experts, and matrices of 20 columns, which fill no eights."""
+    done = lanewise("check", ROOT / "tests" / "data" / name, "--device", "xpu")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.endswith("passed\n") and "experts of layer" in done.stdout
+
+
+@needs_loader
+@needs_kernels
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", DEMOS)
 def test_a_shipped_model_holds(name, kind):

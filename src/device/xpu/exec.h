@@ -5,6 +5,7 @@
 #include "device/chain.h"
 #include "device/layout.h"
 #include "device/rows.h"
+#include "device/xpu/kargs_experts.h"
 #include "device/xpu/queue.h"
 
 /* A weight as its ops want it: a matrix in blocks, or one vector of fp32 (norms, convolutions). */

@@ -31,12 +31,9 @@ enum {
 };
 #define LW_XPU_NONE 0xFFFFFFFFu
 
-/* How a code reads. */
-enum {
-    LW_XPU_MAP_INTEGER, LW_XPU_MAP_TABLE16, LW_XPU_MAP_E4M3, LW_XPU_MAP_BF16, LW_XPU_MAP_FP16,
-    LW_XPU_MAP_FP32,
-};
-
+/* How a code reads, and a scale. */
+enum { LW_XPU_MAP_INTEGER, LW_XPU_MAP_TABLE16, LW_XPU_MAP_E4M3, LW_XPU_MAP_BF16, LW_XPU_MAP_FP16,
+       LW_XPU_MAP_FP32 };
 enum { LW_XPU_SCALE_NONE, LW_XPU_SCALE_BF16, LW_XPU_SCALE_FP16, LW_XPU_SCALE_FP32, LW_XPU_SCALE_E4M3 };
 
 /* A weight matrix, or a stack of them: blocks of 16 rows side by side, one a lane; in a block group after
@@ -114,43 +111,6 @@ typedef struct lw_xpu_linear_args {
     lw_xpu_u32 x_stride, y_stride, rows;
     lw_xpu_u32 y_is_f32;
 } lw_xpu_linear_args;
-
-/* Scores and chooses one row's experts; y: top ids, then top weights. */
-typedef struct lw_xpu_route_args {
-    lw_xpu_u64 logits, bias, y;           /* fp32; bias [experts] or 0 */
-    lw_xpu_u32 logits_stride, y_stride;
-    lw_xpu_u32 is_softmax, experts, top, groups, top_groups, normalise;
-    float scale;
-} lw_xpu_route_args;
-
-/* Vectors (row * top + slot) in order of their experts, cut into tiles of up to LW_XPU_ROWS of one expert. */
-typedef struct lw_xpu_tile {
-    lw_xpu_u32 member, first, count;
-} lw_xpu_tile;
-
-typedef struct lw_xpu_sorted {
-    lw_xpu_u64 order;                     /* u32 [vectors] */
-    lw_xpu_u64 tiles, tile_count;
-} lw_xpu_sorted;
-
-typedef struct lw_xpu_sort_args {
-    lw_xpu_sorted to;
-    lw_xpu_u64 route;
-    lw_xpu_u32 route_stride, top, vectors, members;
-} lw_xpu_sort_args;
-
-/* linear.rows counts vectors of y; those of a row share its x, or each has its own. */
-typedef struct lw_xpu_expert_args {
-    lw_xpu_linear_args linear;
-    lw_xpu_sorted sorted;
-    lw_xpu_u64 route;
-    lw_xpu_u32 route_stride, top, x_per_slot;
-} lw_xpu_expert_args;
-
-typedef struct lw_xpu_expert_sum_args {
-    lw_xpu_u64 x, weights, y;             /* weights: fp32 */
-    lw_xpu_u32 x_stride, weights_stride, y_stride, slots, width;
-} lw_xpu_expert_sum_args;
 
 typedef struct lw_xpu_pair_args {
     lw_xpu_u64 a, b, y;

@@ -134,7 +134,6 @@ lw_status lw__xpu_table_check(const lw_weight *w, lw_diag *d)
     const double global = lw_weight_global(w, 0);
     const char *lacks = NULL;
     if (global < 1.0 || global > 1.0) lacks = "a global scale";
-    if (w->group != 0 && w->has_bias && w->scale_type == LW_DTYPE_F32) lacks = "fp32 biases";
     if (w->group != 0 && !w->has_bias && w->map != LW_MAP_INTEGER &&
         (w->bias_per_scale < 0 || w->bias_per_scale > 0))
         lacks = "biases beside codes that are no integers";
