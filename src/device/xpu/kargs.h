@@ -40,10 +40,10 @@ enum {
 enum { LW_XPU_SCALE_NONE, LW_XPU_SCALE_BF16, LW_XPU_SCALE_FP16, LW_XPU_SCALE_FP32, LW_XPU_SCALE_E4M3 };
 
 /* A weight matrix, or a stack of them: blocks of 16 rows side by side, one a lane; in a block group after
- * group of `group` columns, the last one padded: words[block][group][word][lane], lowest bits first. Codes of 3, 5 and 6 bits are
- * split into a plane of their low 2 or 4 bits and one of the rest, behind it, so that none straddles a word.
- * Beside it scales[block][group][lane], each with its bias behind it where biases are stored. All of a
- * matrix's sums are multiplied by its global. */
+ * group of `group` columns, the last one padded: words[block][group][word][lane], lowest bits first. Codes of
+ * 3, 5 and 6 bits are split into a plane of their low 2 or 4 bits and one of the rest, behind it, so that
+ * none straddles a word. Beside it scales[block][group][lane], each with its bias behind it where biases are
+ * stored. All of a matrix's sums are multiplied by its global. */
 typedef struct lw_xpu_matrix {
     lw_xpu_u64 words, scales;
     lw_xpu_u64 words_bytes, scales_bytes; /* from one matrix of the stack to the next */

@@ -1,4 +1,5 @@
-/* Weight matrices of the xpu device. Called while a plan is checked and loaded, and for the kernels' names. */
+/* Weight matrices of the xpu device. Called while a plan is checked and loaded, and for the kernels' names.
+ */
 #ifndef LW_DEVICE_XPU_MATRIX_H
 #define LW_DEVICE_XPU_MATRIX_H
 

@@ -29,7 +29,8 @@ typedef struct product {
 } product;
 
 /* A float of fewer bits than fp32's, without its sign: exponent and mantissa are moved by shift to where
- * fp32's lie; least is the smallest normal one. Nothing here is subnormal in fp32, which some devices flush. */
+ * fp32's lie; least is the smallest normal one. Nothing here is subnormal in fp32, which some devices flush.
+ */
 static inline float small_float(uint magnitude, uint shift, float least)
 {
     const uint bits = magnitude << shift, one = 0x00800000u;
@@ -60,7 +61,8 @@ static inline uint8 plane_codes(const global uint *words, uint at, uint bits)
 {
     const uint8 order = (uint8)(0, 1, 2, 3, 4, 5, 6, 7);
     if (bits <= 4) {
-        const uint per_word = 4 / bits, word = words[at / per_word * LW_XPU_LANES] >> at % per_word * 8 * bits;
+        const uint per_word = 4 / bits,
+                   word = words[at / per_word * LW_XPU_LANES] >> at % per_word * 8 * bits;
         return (uint8)(word) >> order * bits & (1u << bits) - 1;
     }
     words += at * (bits / 4) * LW_XPU_LANES;
@@ -111,7 +113,8 @@ static inline affine affine_load(const lw_xpu_matrix *w, size_t scales, size_t a
         of.bias = ((const global float *)scales)[2 * at + 1];
     } else {
         if (w->scale_type == LW_XPU_SCALE_FP32) of.scale = ((const global float *)scales)[at];
-        else if (w->scale_type == LW_XPU_SCALE_E4M3) of.scale = e4m3_value(((const global uchar *)scales)[at]);
+        else if (w->scale_type == LW_XPU_SCALE_E4M3)
+            of.scale = e4m3_value(((const global uchar *)scales)[at]);
         else of.scale = half_value(((const global ushort *)scales)[at], w->scale_type);
         of.bias = w->bias_per_scale * of.scale;
     }
@@ -170,7 +173,8 @@ static inline float octet_dot(const product *p, float8 values, uint x_row, uint 
 {
     const lw_xpu_linear_args *a = p->args;
     const uint left = a->weight.cols - k;
-    const global uint *from = (const global uint *)((const global ushort *)a->x + (size_t)x_row * a->x_stride + k);
+    const global uint *from =
+        (const global uint *)((const global ushort *)a->x + (size_t)x_row * a->x_stride + k);
     const uint4 x = left < 8 ? x_load_some(from, left) : vload4(0, from);
     dot = fma(values.s0, as_float(x.x << 16), dot);
     dot = fma(values.s1, as_float(x.x & 0xFFFF0000u), dot);
@@ -208,7 +212,8 @@ static inline float8 group_sums_of(const product *p, uint8 x_rows, uint group, u
 #undef SUM
 }
 
-/* This sub-group's slice, into its place in parts; rows (1 or 8), map and bits are constants of each kernel. */
+/* This sub-group's slice, into its place in parts; rows (1 or 8), map and bits are constants of each kernel.
+ */
 static inline void slice_run(const product *p, uint8 x_rows, uint rows, uint map, uint bits)
 {
     const lw_xpu_matrix *w = &p->args->weight;
