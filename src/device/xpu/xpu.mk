@@ -74,5 +74,10 @@ $(OUT)/xpu/probe_cpu.so: $(OUT)/xpu/probe.o
 $(EMULATED_MODULES): $(OUT)/xpu/emulated_glue.o
 	@$(CC) -shared -Wl,--no-undefined,--allow-multiple-definition -o $@ $^ -lm
 
+test-xpu: all $(CANARIES) $(XPU_TESTS) ## all tests of the xpu device, those on Intel's compiler and driver among them
+	@$(MAKE) -s venv || echo "pytest is missing: see above"
+	@$(RUN) --pytest $(VENV)/bin/python $(foreach p,$(filter tests/xpu/%,$(PYTESTS)),--pytest-file $(p)) \
+	    $(call once,$(XPU_TESTS))
+
 # Whose entries may be hidden there; see the program.
 $(OUT)/tests/unit/xpu_device: private LD_FLAGS += -Wl,--wrap=dlsym
