@@ -40,10 +40,10 @@ enum {
 enum { LW_XPU_SCALE_NONE, LW_XPU_SCALE_BF16, LW_XPU_SCALE_FP16, LW_XPU_SCALE_FP32, LW_XPU_SCALE_E4M3 };
 
 /* A weight matrix, or a stack of them: blocks of 16 rows side by side, one a lane; in a block group after
- * group of `group` columns, the last one padded: words[block][group][word][lane], lowest bits first. Codes of 3, 5 and 6 bits are
- * split into a plane of their low 2 or 4 bits and one of the rest, behind it, so that none straddles a word.
- * Beside it scales[block][group][lane], each with its bias behind it where biases are stored. All of a
- * matrix's sums are multiplied by its global. */
+ * group of `group` columns, the last one padded: words[block][group][word][lane], lowest bits first. Codes of
+ * 3, 5 and 6 bits are split into a plane of their low 2 or 4 bits and one of the rest, behind it, so that
+ * none straddles a word. Beside it scales[block][group][lane], each with its bias behind it where biases are
+ * stored. All of a matrix's sums are multiplied by its global. */
 typedef struct lw_xpu_matrix {
     lw_xpu_u64 words, scales;
     lw_xpu_u64 words_bytes, scales_bytes; /* from one matrix of the stack to the next */
@@ -236,5 +236,47 @@ typedef struct lw_xpu_recur_args {
     lw_xpu_u32 heads_each;              /* value heads of one work-group that makes weights */
     float step_min, step_max;           /* of ssm */
 } lw_xpu_recur_args;
+
+/* Fused ops; see fuse.h. */
+
+/* x + added (0: x alone) into sum, normed into y, whose groups' columns are summed (sums 0: they are not). */
+typedef struct lw_xpu_add_norm_args {
+    lw_xpu_u64 x, added, sum, w, y, sums;
+    lw_xpu_u32 x_stride, added_stride, sum_stride, y_stride, width;
+    lw_xpu_u32 is_f32;          /* x and sum */
+    lw_xpu_u32 scale;           /* an lw_norm_scale */
+    lw_xpu_u32 groups, group;
+    float eps;
+} lw_xpu_add_norm_args;
+
+/* Some heads: normed (w 0: they are not) and turned into y, or into their pages, beside v. */
+typedef struct lw_xpu_head_part {
+    lw_xpu_u64 x, w, y, v;      /* v 0: into y */
+    lw_xpu_u32 x_stride, y_stride, v_stride, heads;
+    lw_xpu_u32 scale;           /* an lw_norm_scale */
+    float eps;
+} lw_xpu_head_part;
+
+typedef struct lw_xpu_heads_args {
+    lw_xpu_head_part plain, stored;
+    lw_xpu_past past;           /* of the stored ones */
+    lw_xpu_u64 cosines, sines;
+    lw_xpu_u32 head_dim, half_dim;
+} lw_xpu_heads_args;
+
+enum { LW_XPU_LINEARS_MAX = 4 };
+
+/* Matrices of one x, side by side; parts: lw_xpu_linear_args [LW_XPU_LINEARS_MAX], but for rows. */
+typedef struct lw_xpu_linears_args {
+    lw_xpu_u64 parts;
+    lw_xpu_u32 rows;
+    lw_xpu_u32 first[LW_XPU_LINEARS_MAX]; /* block of each part; LW_XPU_NONE: there are fewer */
+} lw_xpu_linears_args;
+
+/* parts: gate's and up's. */
+typedef struct lw_xpu_swiglu_args {
+    lw_xpu_u64 parts, y;
+    lw_xpu_u32 rows, y_stride;
+} lw_xpu_swiglu_args;
 
 #endif

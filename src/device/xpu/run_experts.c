@@ -80,11 +80,18 @@ lw_status lw__xpu_run_expert_linear(op_run *run, lw_diag *d)
     const uint32_t members = exec->plan->weights[op->weights[0].index].stack_count;
     const bool sorted = run->vectors >= SORT_ROWS_LEAST * members;
     const lw_xpu_expert_args args = {
-        .linear = { .weight = *matrix, .x = address_of(exec, op->in[0]), .x_stride = stride_of(exec, op->in[0]),
-                    .sums = (uintptr_t)exec->sums.at, .y = address_of(exec, op->out),
-                    .y_stride = stride_of(exec, op->out), .rows = run->vectors },
-        .sorted = exec->sorted, .route = address_of(exec, op->in[1]),
-        .route_stride = stride_of(exec, op->in[1]), .top = top, .x_per_slot = x_slots == top,
+        .linear = { .weight = *matrix,
+                    .x = address_of(exec, op->in[0]),
+                    .x_stride = stride_of(exec, op->in[0]),
+                    .sums = (uintptr_t)exec->sums.at,
+                    .y = address_of(exec, op->out),
+                    .y_stride = stride_of(exec, op->out),
+                    .rows = run->vectors },
+        .sorted = exec->sorted,
+        .route = address_of(exec, op->in[1]),
+        .route_stride = stride_of(exec, op->in[1]),
+        .top = top,
+        .x_per_slot = x_slots == top,
     };
     lw_status status = lw__xpu_group_sums(run, matrix, run->rows * x_slots, d);
     if (status == LW_OK && sorted) status = sort_vectors(run, &args, members, d);

@@ -3,7 +3,7 @@
 EMULATED := $(OUT)/libze_lanewise_cpu.so
 EMULATED_MODULES := $(OUT)/xpu/kernels_cpu.so $(OUT)/xpu/probe_cpu.so
 XPU_KERNELS := $(sort $(wildcard src/device/xpu/kernels/*.cl))
-XPU_HEADERS := $(wildcard src/device/xpu/kernels/*.h) src/device/xpu/kargs.h
+XPU_HEADERS := $(wildcard src/device/xpu/kernels/*.h) src/device/xpu/kargs.h $(wildcard src/device/xpu/*forms.list)
 EMULATED_HEADERS := $(wildcard tests/xpu/*.h) src/device/xpu/ze_abi.h src/device/xpu/ze.list
 CLANG_CL := $(firstword $(shell command -v clang clang-14 clang-15 clang-16))
 XPU_TESTS := $(filter $(OUT)/tests/unit/xpu_% $(OUT)/tests/law/xpu_%,$(TESTS))

@@ -25,11 +25,13 @@ typedef struct product {
     const global uint *words;            /* of the first group */
     size_t scales;                       /* of the whole matrix */
     float by;                            /* the matrix's global */
+    uint block;                          /* of 16 columns */
     local float *parts, *table;
 } product;
 
 /* A float of fewer bits than fp32's, without its sign: exponent and mantissa are moved by shift to where
- * fp32's lie; least is the smallest normal one. Nothing here is subnormal in fp32, which some devices flush. */
+ * fp32's lie; least is the smallest normal one. Nothing here is subnormal in fp32, which some devices flush.
+ */
 static inline float small_float(uint magnitude, uint shift, float least)
 {
     const uint bits = magnitude << shift, one = 0x00800000u;
@@ -60,7 +62,8 @@ static inline uint8 plane_codes(const global uint *words, uint at, uint bits)
 {
     const uint8 order = (uint8)(0, 1, 2, 3, 4, 5, 6, 7);
     if (bits <= 4) {
-        const uint per_word = 4 / bits, word = words[at / per_word * LW_XPU_LANES] >> at % per_word * 8 * bits;
+        const uint per_word = 4 / bits,
+                   word = words[at / per_word * LW_XPU_LANES] >> at % per_word * 8 * bits;
         return (uint8)(word) >> order * bits & (1u << bits) - 1;
     }
     words += at * (bits / 4) * LW_XPU_LANES;
@@ -111,7 +114,8 @@ static inline affine affine_load(const lw_xpu_matrix *w, size_t scales, size_t a
         of.bias = ((const global float *)scales)[2 * at + 1];
     } else {
         if (w->scale_type == LW_XPU_SCALE_FP32) of.scale = ((const global float *)scales)[at];
-        else if (w->scale_type == LW_XPU_SCALE_E4M3) of.scale = e4m3_value(((const global uchar *)scales)[at]);
+        else if (w->scale_type == LW_XPU_SCALE_E4M3)
+            of.scale = e4m3_value(((const global uchar *)scales)[at]);
         else of.scale = half_value(((const global ushort *)scales)[at], w->scale_type);
         of.bias = w->bias_per_scale * of.scale;
     }
@@ -124,13 +128,14 @@ static inline uint group_words(const lw_xpu_matrix *w)
 }
 
 /* All items of the work-group call it; map is a constant. */
-static inline product product_make(const lw_xpu_linear_args *args, uint member, uint map, local float *parts,
-                                   local float *table)
+static inline product product_make(const lw_xpu_linear_args *args, uint member, uint block, uint map,
+                                   local float *parts, local float *table)
 {
     const lw_xpu_matrix *w = &args->weight;
-    const size_t first = get_group_id(0) * (size_t)w->groups, bytes = sizeof(uint) * LW_XPU_LANES;
+    const size_t first = block * (size_t)w->groups, bytes = sizeof(uint) * LW_XPU_LANES;
     product p;
     p.args = args;
+    p.block = block;
     p.words = (const global uint *)(w->words + member * w->words_bytes + first * group_words(w) * bytes);
     p.scales = w->scales + member * w->scales_bytes;
     p.by = ((const global float *)w->globals)[member];
@@ -170,7 +175,8 @@ static inline float octet_dot(const product *p, float8 values, uint x_row, uint 
 {
     const lw_xpu_linear_args *a = p->args;
     const uint left = a->weight.cols - k;
-    const global uint *from = (const global uint *)((const global ushort *)a->x + (size_t)x_row * a->x_stride + k);
+    const global uint *from =
+        (const global uint *)((const global ushort *)a->x + (size_t)x_row * a->x_stride + k);
     const uint4 x = left < 8 ? x_load_some(from, left) : vload4(0, from);
     dot = fma(values.s0, as_float(x.x << 16), dot);
     dot = fma(values.s1, as_float(x.x & 0xFFFF0000u), dot);
@@ -208,7 +214,8 @@ static inline float8 group_sums_of(const product *p, uint8 x_rows, uint group, u
 #undef SUM
 }
 
-/* This sub-group's slice, into its place in parts; rows (1 or 8), map and bits are constants of each kernel. */
+/* This sub-group's slice, into its place in parts; rows (1 or 8), map and bits are constants of each kernel.
+ */
 static inline void slice_run(const product *p, uint8 x_rows, uint rows, uint map, uint bits)
 {
     const lw_xpu_matrix *w = &p->args->weight;
@@ -221,7 +228,7 @@ static inline void slice_run(const product *p, uint8 x_rows, uint rows, uint map
             sums += dots;
             continue;
         }
-        const size_t at = (get_group_id(0) * (size_t)w->groups + group) * LW_XPU_LANES + lane;
+        const size_t at = (p->block * (size_t)w->groups + group) * LW_XPU_LANES + lane;
         const affine of = affine_load(w, p->scales, at);
         if (w->is_offset) sums = fma((float8)(of.bias), group_sums_of(p, x_rows, group, rows), sums);
         sums = fma((float8)(of.scale), dots, sums);
@@ -234,15 +241,21 @@ static inline void slice_run(const product *p, uint8 x_rows, uint rows, uint map
 #undef PART
 }
 
-/* The slices of the r-th of rows vectors, once every sub-group is done, into row y_row of y. */
+/* The slices of the r-th of rows vectors, once every sub-group is done. */
+static inline float slices_sum(const product *p, uint rows, uint r)
+{
+    const uint lane = get_local_id(0);
+    float sum = p->parts[r * LW_XPU_LANES + lane];
+    for (uint s = 1; s < p->args->weight.slices; s++) sum += p->parts[(s * rows + r) * LW_XPU_LANES + lane];
+    return sum * p->by;
+}
+
+/* Those, into row y_row of y. */
 static inline void y_store(const product *p, uint rows, uint r, size_t y_row)
 {
     const lw_xpu_linear_args *a = p->args;
-    const uint lane = get_local_id(0);
-    const size_t col = get_global_id(0);
-    float sum = p->parts[r * LW_XPU_LANES + lane];
-    for (uint s = 1; s < a->weight.slices; s++) sum += p->parts[(s * rows + r) * LW_XPU_LANES + lane];
-    sum *= p->by;
+    const size_t col = p->block * LW_XPU_LANES + get_local_id(0);
+    const float sum = slices_sum(p, rows, r);
     if (col >= a->weight.rows) return;
     if (a->y_is_f32) ((global float *)a->y)[y_row * a->y_stride + col] = sum;
     else ((global ushort *)a->y)[y_row * a->y_stride + col] = bf_of(sum);
