@@ -79,7 +79,8 @@ LW_KERNEL(heads, lw_xpu_heads_args)
         ushort turned = kept[i];
         if (i < 2 * a.half_dim) {
             const uint pair = rope_pair(i, a.half_dim);
-            const float left = as_float((uint)kept[pair] << 16), right = as_float((uint)kept[pair + a.half_dim] << 16);
+            const float left = as_float((uint)kept[pair] << 16);
+            const float right = as_float((uint)kept[pair + a.half_dim] << 16);
             const float cosine = ((const global float *)a.cosines)[row * a.half_dim + pair];
             const float sine = ((const global float *)a.sines)[row * a.half_dim + pair];
             turned = roped(left, right, cosine, sine, i < a.half_dim);

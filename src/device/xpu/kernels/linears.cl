@@ -23,35 +23,38 @@ static inline uint part_first(const lw_xpu_linears_args *a, uint part)
     LW_KERNEL(name, lw_xpu_linears_args) \
     { \
         PRODUCT_LOCAL(row_count, map); \
-        const uint first = get_group_id(1) * row_count, last = a.rows - 1, part = part_of(&a, get_group_id(0)); \
+        const uint first = get_group_id(1) * row_count, last = a.rows - 1; \
+        const uint part = part_of(&a, get_group_id(0)), block = get_group_id(0) - part_first(&a, part); \
         const lw_xpu_linear_args one = ((const global lw_xpu_linear_args *)a.parts)[part]; \
-        const product p = product_make(&one, 0, get_group_id(0) - part_first(&a, part), map, parts, table); \
+        const product p = product_make(&one, 0, block, map, parts, table); \
         slice_run(&p, (uint8)(EIGHT(X_ROW)), row_count, map, bits); \
         barrier(CLK_LOCAL_MEM_FENCE); \
         for (uint r = get_local_id(1); r < row_count && first + r <= last; r += one.weight.slices) \
             y_store(&p, row_count, r, first + r); \
     }
 
-/* Both products are rounded as the two linears store them. */
+/* One product after the other, so that one's registers are enough; both are rounded as the two linears store
+ * them. */
 #define SWIGLU(name, row_count, map, bits) \
     LW_KERNEL(name, lw_xpu_swiglu_args) \
     { \
-        PRODUCT_LOCAL(row_count, map); \
-        local float up_parts[LW_XPU_SLICES_MAX * (row_count) * LW_XPU_LANES]; \
+        local float parts[2][LW_XPU_SLICES_MAX * (row_count) * LW_XPU_LANES], table[1]; \
         const uint first = get_group_id(1) * row_count, last = a.rows - 1, block = get_group_id(0); \
-        const lw_xpu_linear_args gate = ((const global lw_xpu_linear_args *)a.parts)[0]; \
-        const lw_xpu_linear_args up = ((const global lw_xpu_linear_args *)a.parts)[1]; \
-        const product p = product_make(&gate, 0, block, map, parts, table); \
-        const product q = product_make(&up, 0, block, map, up_parts, table); \
-        slice_run(&p, (uint8)(EIGHT(X_ROW)), row_count, map, bits); \
-        slice_run(&q, (uint8)(EIGHT(X_ROW)), row_count, map, bits); \
+        const global lw_xpu_linear_args *both = (const global lw_xpu_linear_args *)a.parts; \
+        for (uint i = 0; i < 2; i++) { \
+            const lw_xpu_linear_args one = both[i]; \
+            const product p = product_make(&one, 0, block, map, parts[i], table); \
+            slice_run(&p, (uint8)(EIGHT(X_ROW)), row_count, map, bits); \
+        } \
         barrier(CLK_LOCAL_MEM_FENCE); \
-        const uint col = block * LW_XPU_LANES + get_local_id(0); \
-        for (uint r = get_local_id(1); r < row_count && first + r <= last; r += gate.weight.slices) { \
-            const float left = bf_round(slices_sum(&p, row_count, r)); \
-            const float right = bf_round(slices_sum(&q, row_count, r)); \
-            if (col >= gate.weight.rows) continue; \
-            ((global ushort *)a.y)[(size_t)(first + r) * a.y_stride + col] = bf_of(silu(left) * right); \
+        const uint col = get_global_id(0), slices = both->weight.slices; \
+        if (col >= both->weight.rows) return; \
+        const float gate_by = *(const global float *)both[0].weight.globals; \
+        const float up_by = *(const global float *)both[1].weight.globals; \
+        for (uint r = get_local_id(1); r < row_count && first + r <= last; r += slices) { \
+            const float gate = bf_round(slices_sum(parts[0], slices, row_count, r) * gate_by); \
+            const float up = bf_round(slices_sum(parts[1], slices, row_count, r) * up_by); \
+            ((global ushort *)a.y)[(size_t)(first + r) * a.y_stride + col] = bf_of(silu(gate) * up); \
         } \
     }
 

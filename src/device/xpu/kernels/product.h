@@ -242,12 +242,12 @@ static inline void slice_run(const product *p, uint8 x_rows, uint rows, uint map
 }
 
 /* The slices of the r-th of rows vectors, once every sub-group is done. */
-static inline float slices_sum(const product *p, uint rows, uint r)
+static inline float slices_sum(const local float *parts, uint slices, uint rows, uint r)
 {
     const uint lane = get_local_id(0);
-    float sum = p->parts[r * LW_XPU_LANES + lane];
-    for (uint s = 1; s < p->args->weight.slices; s++) sum += p->parts[(s * rows + r) * LW_XPU_LANES + lane];
-    return sum * p->by;
+    float sum = parts[r * LW_XPU_LANES + lane];
+    for (uint s = 1; s < slices; s++) sum += parts[(s * rows + r) * LW_XPU_LANES + lane];
+    return sum;
 }
 
 /* Those, into row y_row of y. */
@@ -255,7 +255,7 @@ static inline void y_store(const product *p, uint rows, uint r, size_t y_row)
 {
     const lw_xpu_linear_args *a = p->args;
     const size_t col = p->block * LW_XPU_LANES + get_local_id(0);
-    const float sum = slices_sum(p, rows, r);
+    const float sum = slices_sum(p->parts, a->weight.slices, rows, r) * p->by;
     if (col >= a->weight.rows) return;
     if (a->y_is_f32) ((global float *)a->y)[y_row * a->y_stride + col] = sum;
     else ((global ushort *)a->y)[y_row * a->y_stride + col] = bf_of(sum);
