@@ -89,7 +89,8 @@ typedef struct lw_device_options {
     bool fusions_off;        /* same bits, for the fusion law */
     const char *which;       /* of several devices: what --device says after "xpu:"; NULL: the first */
     const char *ze_loader;   /* xpu: the library of Level Zero's loader; NULL: the system's */
-    const char *xpu_kernels; /* xpu: a module of its kernels; NULL: none */
+    const char *xpu_kernels; /* xpu: a module of its kernels; NULL: those of this build */
+    const char *xpu_images;  /* xpu: the folder that keeps modules as its driver built them; NULL: none */
     const char *without;     /* xpu: what it does without, to find out whose fault something is: names with
                                 commas between; the bits are the same. NULL: nothing */
 } lw_device_options;

@@ -16,8 +16,10 @@ enum {
 
 typedef enum lw_xpu_kernel {
 #define LW_XPU_KERNEL(name) LW_XPU_KERNEL_##name,
+#define LW_XPU_KERNEL_DPAS LW_XPU_KERNEL
 #include "device/xpu/kernels.list"
 #undef LW_XPU_KERNEL
+#undef LW_XPU_KERNEL_DPAS
     LW_XPU_KERNEL_COUNT
 } lw_xpu_kernel;
 
@@ -38,7 +40,8 @@ typedef struct lw_xpu_tape {
 struct lw_device {
     lw_ze ze;
     lw_xpu_info info;
-    char *module_path;                   /* NULL: none */
+    char *module_path;                   /* NULL: the program's own */
+    char *images;                        /* the folder of kept images; NULL: none */
     lw_ze_context *context;
     lw_ze_list *list;
     uint32_t ordinal;                    /* of the queues that the list belongs to */
@@ -90,7 +93,8 @@ lw_status lw__xpu_sync(lw_device *device, lw_diag *d) LW_MUST_USE;
 /* The same before memory is freed, whatever comes of it. */
 void lw__xpu_drain(lw_device *device);
 
-/* Loads the module and finds its kernels, once; LW_UNSUPPORTED where there is none. */
+/* Loads the module and finds its kernels, once; LW_UNSUPPORTED where there is none. Kernels that need DPAS
+ * are NULL on a device without. */
 lw_status lw__xpu_kernels_load(lw_device *device, lw_diag *d) LW_MUST_USE;
 
 typedef struct lw_xpu_launch {

@@ -20,6 +20,7 @@ static void xpu_close(lw_device *device)
     lw__xpu_queue_close(device);
     lw_ze_close(&device->ze);
     free(device->module_path);
+    free(device->images);
     free(device);
 }
 
@@ -41,6 +42,14 @@ static lw_status sub_groups_check(const lw_xpu_info *info, lw_diag *d)
         if (info->sub_group_sizes[i] == LW_XPU_LANES) return LW_OK;
     }
     return lw_fail(d, LW_UNSUPPORTED, "%s has no sub-groups of %d", info->name, LW_XPU_LANES);
+}
+
+/* NULL for an empty one. */
+static lw_status path_keep(const char *path, char **out, lw_diag *d)
+{
+    if (path == NULL || path[0] == '\0') return LW_OK;
+    *out = strdup(path);
+    return *out != NULL ? LW_OK : lw_fail(d, LW_NO_ROOM, "no memory for the xpu device");
 }
 
 static const char *const switch_names[] = {
@@ -76,10 +85,8 @@ static lw_status xpu_open(const lw_device_options *options, lw_device **out, lw_
     lw_device *device = calloc(1, sizeof *device);
     if (device == NULL) return lw_fail(d, LW_NO_ROOM, "no memory for the xpu device");
     lw_status status = lw_ze_open(&device->ze, options->ze_loader, d);
-    if (status == LW_OK && options->xpu_kernels != NULL && options->xpu_kernels[0] != '\0') {
-        device->module_path = strdup(options->xpu_kernels);
-        if (device->module_path == NULL) status = lw_fail(d, LW_NO_ROOM, "no memory for the xpu device");
-    }
+    if (status == LW_OK) status = path_keep(options->xpu_kernels, &device->module_path, d);
+    if (status == LW_OK) status = path_keep(options->xpu_images, &device->images, d);
     for (uint32_t i = LW_XPU_SWITCH_sums; i < LW_XPU_SWITCH_COUNT; i++) device->off[i] = options->fusions_off;
     if (status == LW_OK) status = switches_read(device, options->without, d);
     if (status == LW_OK) status = device_choose(device, options->which, d);
