@@ -78,5 +78,6 @@ int main(int argc, char **argv)
     term.without = getenv("LANEWISE_XPU_WITHOUT");
     term.cache_home = getenv("XDG_CACHE_HOME");
     term.home = getenv("HOME");
+    if (!lw_kept_dir(term.cache_home, term.home, "xpu-images", term.xpu_images)) term.xpu_images[0] = '\0';
     exit(lw_out_finish(dispatch(&term, argc, argv)));
 }

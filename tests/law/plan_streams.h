@@ -68,7 +68,8 @@ static inline void window_add(bench *b, size_t lane, size_t count, size_t right)
 static inline lw_status batch_run(bench *b, lw_diag *d)
 {
     lw_ticket ticket;
-    const lw_batch batch = { b->rows, b->row_count, b->lanes, LANES };
+    const lw_batch batch = { .rows = b->rows, .row_count = b->row_count, .lanes = b->lanes,
+                             .lane_count = LANES };
     lw_status status = b->table->submit(b->exec, 0, &batch, &ticket, d);
     if (status == LW_OK) status = b->table->wait(b->exec, ticket, d);
     b->row_count = 0;

@@ -24,34 +24,6 @@ enum {
 
 /* ---- the plan ---- */
 
-static lw_wref affine(bench *b, lw_rng *rng, uint32_t rows, uint32_t cols, uint32_t bits, uint32_t group)
-{
-    made *m = weight_slot(b);
-    const uint32_t words = cols * bits / 32, groups = cols / group;
-    uint32_t *codes = law_make((size_t)rows * words, sizeof *codes);
-    for (size_t i = 0; i < (size_t)rows * words; i++)
-        codes[i] = (uint32_t)lw_rng_below(rng, UINT64_C(1) << 32);
-    m->bytes[0] = codes;
-    m->bytes[1] = law_bf(rng, (size_t)rows * groups, bits == 4 ? 0.03f : 0.002f);
-    m->bytes[2] = law_bf(rng, (size_t)rows * groups, 0.1f);
-    m->codes = tensor_of(LW_DTYPE_U32, rows, words, m->bytes[0], 4);
-    m->scales = tensor_of(LW_DTYPE_BF16, rows, groups, m->bytes[1], 2);
-    m->biases = tensor_of(LW_DTYPE_BF16, rows, groups, m->bytes[2], 2);
-    return lw_plan_weight(&b->plan, &(lw_weight){ .name = "affine",
-                                                  .stack_count = 1,
-                                                  .rows = rows,
-                                                  .cols = cols,
-                                                  .map = LW_MAP_INTEGER,
-                                                  .code_bits = bits,
-                                                  .group = group,
-                                                  .scale_type = LW_DTYPE_BF16,
-                                                  .has_bias = true,
-                                                  .global_scale = 1.0f,
-                                                  .codes = &m->codes,
-                                                  .scales = &m->scales,
-                                                  .biases = &m->biases });
-}
-
 static lw_ref attention(bench *b, lw_rng *rng, lw_ref n)
 {
     lw_plan *p = &b->plan;

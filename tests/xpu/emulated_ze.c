@@ -30,7 +30,7 @@ struct lw_ze_event_pool { uint32_t count; };
 struct lw_ze_event { bool signaled; };
 struct lw_ze_build_log { char text[256]; };
 struct lw_zes_memory { uint32_t index; };
-struct lw_ze_module { void *library; };
+struct lw_ze_module { void *library; emulated_image image; };
 struct lw_ze_kernel {
     void (*fn)(const void *args);
     uint32_t args_bytes, items[3];
@@ -63,7 +63,8 @@ typedef struct allocation {
     struct allocation *next;
 } allocation;
 
-EXPORT lw_emulated_state lw_emulated = { .fail_with = LW_ZE_RESULT_ERROR_DEVICE_LOST };
+EXPORT lw_emulated_state lw_emulated = { .fail_with = LW_ZE_RESULT_ERROR_DEVICE_LOST,
+                                          .driver_version = 1 };
 static lw_ze_driver driver;
 static lw_ze_device devices[EMULATED_DEVICES_MAX] = { { 0 }, { 1 }, { 2 }, { 3 } };
 static struct lw_zes_memory modules[EMULATED_DEVICES_MAX] = { { 0 }, { 1 }, { 2 }, { 3 } };
@@ -133,6 +134,15 @@ lw_ze_result zeDriverGet(uint32_t *count, lw_ze_driver **drivers)
     return LW_ZE_RESULT_SUCCESS;
 }
 
+lw_ze_result zeDriverGetProperties(lw_ze_driver *from, lw_ze_driver_properties *out)
+{
+    CALLED();
+    (void)from;
+    if (out->stype != LW_ZE_STRUCTURE_TYPE_DRIVER_PROPERTIES) return LW_ZE_RESULT_ERROR_INVALID_ARGUMENT;
+    out->version = lw_emulated.driver_version;
+    return LW_ZE_RESULT_SUCCESS;
+}
+
 static lw_ze_result devices_list(uint32_t *count, lw_ze_device **out)
 {
     for (uint32_t i = 0; out != NULL && i < *count && i < device_count; i++) out[i] = &devices[i];
@@ -184,6 +194,17 @@ lw_ze_result zeDeviceGetComputeProperties(lw_ze_device *device, lw_ze_device_com
     out->sub_group_size_count = 2;
     out->sub_group_sizes[0] = 16;
     out->sub_group_sizes[1] = 32;
+    return LW_ZE_RESULT_SUCCESS;
+}
+
+lw_ze_result zeDeviceGetModuleProperties(lw_ze_device *device, lw_ze_device_module_properties *out)
+{
+    CALLED();
+    (void)device;
+    if (out->stype != LW_ZE_STRUCTURE_TYPE_DEVICE_MODULE_PROPERTIES)
+        return LW_ZE_RESULT_ERROR_INVALID_ARGUMENT;
+    out->spirv_version = 1 << 16 | 4 << 8;
+    out->argument_bytes_max = ARGUMENT_BYTES_MAX;
     return LW_ZE_RESULT_SUCCESS;
 }
 
@@ -363,37 +384,60 @@ static lw_ze_result module_failed(lw_ze_build_log **log, lw_ze_result result, co
     return result;
 }
 
+/* Loads the image as a shared object, which a file in memory holds. */
+static void *library_open(const emulated_image *image)
+{
+    const int file = memfd_create("module", MFD_CLOEXEC);
+    char path[64];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+    const bool written = file >= 0 && write(file, image->bytes, image->count) == (ssize_t)image->count;
+    void *library = written ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+    if (file >= 0) close(file);
+    return library;
+}
+
 lw_ze_result zeModuleCreate(lw_ze_context *context, lw_ze_device *device, const lw_ze_module_desc *desc,
                             lw_ze_module **out, lw_ze_build_log **log)
 {
     CALLED();
     (void)context;
     (void)device;
-    if (desc->input_bytes < 4 || memcmp(desc->input, "\177ELF", 4) != 0)
-        return module_failed(log, LW_ZE_RESULT_ERROR_INVALID_NATIVE_BINARY, "not a module of this device");
-    const int file = memfd_create("module", MFD_CLOEXEC);
-    char path[64];
-    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
-    const bool written =
-        file >= 0 && write(file, desc->input, desc->input_bytes) == (ssize_t)desc->input_bytes;
-    void *library = written ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
-    if (file >= 0) close(file);
-    if (library == NULL) return module_failed(log, LW_ZE_RESULT_ERROR_MODULE_BUILD_FAILURE, dlerror());
+    emulated_image image;
+    char why[128];
+    if (!emulated_image_make(desc, &image, why))
+        return module_failed(log, LW_ZE_RESULT_ERROR_INVALID_NATIVE_BINARY, why);
+    void *library = library_open(&image);
+    if (library == NULL) {
+        free(image.bytes);
+        return module_failed(log, LW_ZE_RESULT_ERROR_MODULE_BUILD_FAILURE, dlerror());
+    }
     void (*attach)(const emulated_calls *calls);
     *(void **)&attach = dlsym(library, "lw_emulated_attach");
     if (attach == NULL || object_make(sizeof **out, (void **)out) != LW_ZE_RESULT_SUCCESS) {
+        free(image.bytes);
         dlclose(library);
         return module_failed(log, LW_ZE_RESULT_ERROR_MODULE_LINK_FAILURE, "built without its glue");
     }
     attach(&emulated_kernel_calls);
     (*out)->library = library;
+    (*out)->image = image;
     return LW_ZE_RESULT_SUCCESS;
 }
 
 lw_ze_result zeModuleDestroy(lw_ze_module *module)
 {
     if (module->library != NULL) dlclose(module->library);
+    free(module->image.bytes);
     return object_free(module);
+}
+
+lw_ze_result zeModuleGetNativeBinary(lw_ze_module *module, size_t *bytes, uint8_t *out)
+{
+    CALLED();
+    if (out != NULL && *bytes < module->image.count) return LW_ZE_RESULT_ERROR_INVALID_ARGUMENT;
+    if (out != NULL) memcpy(out, module->image.bytes, module->image.count);
+    *bytes = module->image.count;
+    return LW_ZE_RESULT_SUCCESS;
 }
 
 lw_ze_result zeModuleBuildLogGetString(lw_ze_build_log *log, size_t *bytes, char *text)
@@ -523,6 +567,7 @@ static bool list_run(lw_ze_list *list, const lw_ze_event *event)
 lw_ze_result zeEventHostSynchronize(lw_ze_event *event, uint64_t timeout_ns)
 {
     CALLED();
+    lw_emulated.waits++;
     if (timeout_ns == UINT64_MAX) misuse("a wait without an end");
     for (lw_ze_list *list = lists; list != NULL && !event->signaled; list = list->next) {
         if (!list_run(list, event)) return LW_ZE_RESULT_ERROR_DEVICE_LOST;

@@ -19,7 +19,7 @@ typedef struct lw_xpu_tables {
     uint8_t *host;
     size_t capacity, bytes;
     lw_xpu_memory memory;
-    size_t tokens, wanted, lineage, spans;
+    size_t tokens, step, wanted, lineage, spans;
     size_t places[LW_PLAN_REACHES_MAX], ids[LW_PLAN_REACHES_MAX];
     size_t cosines[LW_PLAN_ROPES_MAX], sines[LW_PLAN_ROPES_MAX];
 } lw_xpu_tables;
@@ -65,6 +65,9 @@ struct lw_exec {
     float *logits;                       /* [wanted_max, vocab]; malloc'd */
     bool *logits_here;                   /* [wanted_max]: that row was copied from the device */
     lw_xpu_records records;
+    lw_xpu_memory best_parts,
+        best_ids; /* of the likeliest tokens; ids: i32 (LW_CHAIN_STEPS_MAX, wanted_max) */
+    uint8_t *best_here;                  /* host memory: ids, once they are waited for */
 
     /* of the batch in flight */
     const lw_batch *batch;
@@ -75,7 +78,8 @@ struct lw_exec {
     uint32_t sorted_route;               /* whose vectors expert_order holds; LW_NONE: nobody's */
     lw_ticket submitted, waited;
     lw_chain_walk walk;
-    uint32_t chain_count;                /* chains of the newest submission */
+    uint32_t chain_count, chain_steps;   /* of the newest submission; steps that the device drew */
+    bool has_best;
 };
 
 /* LW_UNSUPPORTED, naming op, weight or value, where the plan holds what no kernel computes. */
@@ -90,8 +94,19 @@ lw_status lw__xpu_experts_make(lw_exec *exec, lw_diag *d) LW_MUST_USE;
 /* Repacks and uploads a weight for op. */
 lw_status lw__xpu_weight_load(lw_exec *exec, const lw_op *op, uint32_t index, lw_diag *d) LW_MUST_USE;
 
-/* Builds and uploads the batch's tables. */
-lw_status lw__xpu_batch_begin(lw_exec *exec, const lw_batch *batch, lw_diag *d) LW_MUST_USE;
+/* Builds and uploads the batch's tables; those of a chain's later steps without tokens, which the step before
+ * draws. */
+lw_status lw__xpu_batch_begin(lw_exec *exec, const lw_batch *batch, uint32_t step, lw_diag *d) LW_MUST_USE;
+
+/* Memory of the likeliest tokens of wanted rows. */
+lw_status lw__xpu_best_make(lw_exec *exec, lw_diag *d) LW_MUST_USE;
+void lw__xpu_best_free(lw_exec *exec);
+/* Puts the search for them on the tape; goes_on: they are the next step's tokens. */
+lw_status lw__xpu_best_launch(lw_exec *exec, bool goes_on, lw_diag *d) LW_MUST_USE;
+/* Appends the copy of them to the host, of so many steps. */
+lw_status lw__xpu_best_fetch(lw_exec *exec, uint32_t steps, lw_diag *d) LW_MUST_USE;
+/* After the wait for it. -1: a logit was not finite. */
+int32_t lw__xpu_best_id(const lw_exec *exec, uint32_t step, uint32_t row);
 
 /* Device memory for the recurrences of a plan over that many rows. */
 size_t lw__xpu_recurrence_bytes(const lw_plan *plan, uint32_t rows);
@@ -103,7 +118,7 @@ lw_status lw__xpu_tape_run(lw_exec *exec, bool is_usual, lw_diag *d) LW_MUST_USE
 /* Once nothing that was appended runs any more. */
 void lw__xpu_records_free(lw_exec *exec);
 
-/* Appends the ops [begin, end) of the plan over the batch in flight. */
+/* Puts the ops [begin, end) of the plan over the batch in flight on the tape. */
 lw_status lw__xpu_run_ops(lw_exec *exec, uint32_t begin, uint32_t end, lw_diag *d) LW_MUST_USE;
 
 #endif

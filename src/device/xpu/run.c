@@ -209,5 +209,5 @@ lw_status lw__xpu_run_ops(lw_exec *exec, uint32_t begin, uint32_t end, lw_diag *
         if (status == LW_OK) status = trace_op(&run, d);
         if (status != LW_OK) return status;
     }
-    return lw__xpu_tape_run(exec, exec->batch->row_count <= LW_XPU_RECORD_ROWS_MAX, d);
+    return LW_OK;
 }

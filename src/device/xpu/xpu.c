@@ -20,6 +20,7 @@ static void xpu_close(lw_device *device)
     lw__xpu_queue_close(device);
     lw_ze_close(&device->ze);
     free(device->module_path);
+    free(device->images);
     free(device);
 }
 
@@ -41,6 +42,14 @@ static lw_status sub_groups_check(const lw_xpu_info *info, lw_diag *d)
         if (info->sub_group_sizes[i] == LW_XPU_LANES) return LW_OK;
     }
     return lw_fail(d, LW_UNSUPPORTED, "%s has no sub-groups of %d", info->name, LW_XPU_LANES);
+}
+
+/* NULL for an empty one. */
+static lw_status path_keep(const char *path, char **out, lw_diag *d)
+{
+    if (path == NULL || path[0] == '\0') return LW_OK;
+    *out = strdup(path);
+    return *out != NULL ? LW_OK : lw_fail(d, LW_NO_ROOM, "no memory for the xpu device");
 }
 
 static const char *const switch_names[] = {
@@ -76,10 +85,8 @@ static lw_status xpu_open(const lw_device_options *options, lw_device **out, lw_
     lw_device *device = calloc(1, sizeof *device);
     if (device == NULL) return lw_fail(d, LW_NO_ROOM, "no memory for the xpu device");
     lw_status status = lw_ze_open(&device->ze, options->ze_loader, d);
-    if (status == LW_OK && options->xpu_kernels != NULL && options->xpu_kernels[0] != '\0') {
-        device->module_path = strdup(options->xpu_kernels);
-        if (device->module_path == NULL) status = lw_fail(d, LW_NO_ROOM, "no memory for the xpu device");
-    }
+    if (status == LW_OK) status = path_keep(options->xpu_kernels, &device->module_path, d);
+    if (status == LW_OK) status = path_keep(options->xpu_images, &device->images, d);
     if (status == LW_OK) status = switches_read(device, options->without, d);
     if (status == LW_OK) status = device_choose(device, options->which, d);
     if (status == LW_OK) status = sub_groups_check(&device->info, d);
@@ -158,6 +165,7 @@ static void xpu_exec_close(lw_exec *exec)
         lw__xpu_free(device, &exec->pages[i]);
     lw__xpu_free(device, &exec->activations);
     lw__xpu_free(device, &exec->sums);
+    lw__xpu_best_free(exec);
     lw__xpu_free(device, &exec->expert_order);
     lw__xpu_free(device, &exec->recurrence);
     lw__xpu_free(device, &exec->tables.memory);
@@ -237,6 +245,7 @@ static lw_status memory_make(lw_exec *exec, const lw_exec_options *options, lw_d
         return lw_fail(d, LW_NO_ROOM, "no memory for the compiled plan");
     status = lw__xpu_alloc(exec->device, exec->layout.bytes, &exec->activations, d);
     if (status == LW_OK) status = lw__xpu_alloc(exec->device, sums_bytes(exec), &exec->sums, d);
+    if (status == LW_OK) status = lw__xpu_best_make(exec, d);
     if (status == LW_OK) status = lw__xpu_experts_make(exec, d);
     const size_t recurrence_bytes = lw__xpu_recurrence_bytes(plan, exec->rows_max);
     if (status == LW_OK && recurrence_bytes > 0)
@@ -275,22 +284,29 @@ static lw_status xpu_compile(lw_device *device, const lw_plan *plan, const lw_ex
 
 /* ---- forwards ---- */
 
-static lw_status entry_append(lw_exec *exec, uint32_t entry, const lw_batch *batch, lw_diag *d)
+/* step: of a chain, whose tokens the device draws; else 0. */
+static lw_status entry_append(lw_exec *exec, uint32_t entry, const lw_batch *batch, uint32_t step, lw_diag *d)
 {
     LW_ASSERT(entry < exec->plan->entry_count);
-    const lw_status status = lw__xpu_batch_begin(exec, batch, d);
+    lw_status status = lw__xpu_batch_begin(exec, batch, step, d);
     if (status != LW_OK) return status;
     exec->entry = entry;
     memset(exec->logits_here, 0, exec->wanted_max * sizeof *exec->logits_here);
     const lw_entry *e = &exec->plan->entries[entry];
-    return lw__xpu_run_ops(exec, e->op_begin, e->op_end, d);
+    status = lw__xpu_run_ops(exec, e->op_begin, e->op_end, d);
+    exec->has_best = batch->best && exec->wanted_count > 0;
+    if (status == LW_OK && exec->has_best)
+        status = lw__xpu_best_launch(exec, entry == LW_ENTRY_HEAD, d);
+    if (status != LW_OK) return status;
+    return lw__xpu_tape_run(exec, batch->row_count <= LW_XPU_RECORD_ROWS_MAX, d);
 }
 
 static lw_status xpu_submit(lw_exec *exec, uint32_t entry, const lw_batch *batch, lw_ticket *ticket,
                             lw_diag *d)
 {
     exec->chain_count = 0;
-    const lw_status status = entry_append(exec, entry, batch, d);
+    lw_status status = entry_append(exec, entry, batch, 0, d);
+    if (status == LW_OK && exec->has_best) status = lw__xpu_best_fetch(exec, 1, d);
     if (status == LW_OK) *ticket = ++exec->submitted;
     return status;
 }
@@ -326,20 +342,53 @@ static lw_status xpu_read_logits(lw_exec *exec, uint32_t index, const float **lo
     return status;
 }
 
-static lw_status xpu_submit_chain(lw_exec *exec, const lw_chain *chain, lw_ticket *ticket, lw_diag *d)
+static lw_status xpu_read_best(lw_exec *exec, uint32_t index, int32_t *id, lw_diag *d)
+{
+    (void)d;
+    LW_ASSERT(exec->waited == exec->submitted && index < exec->wanted_count && exec->has_best);
+    *id = lw__xpu_best_id(exec, 0, index);
+    return LW_OK;
+}
+
+/* All steps are appended at once: a step draws the tokens of the next one. */
+static lw_status chain_append(lw_exec *exec, lw_diag *d)
 {
     lw_batch batch;
-    exec->chain_count = 0;
-    lw_chain_walk_begin(&exec->walk, chain);
+    while (lw_chain_walk_batch(&exec->walk, &batch)) {
+        batch.best = true;
+        const lw_status status = entry_append(exec, LW_ENTRY_HEAD, &batch, exec->walk.step, d);
+        if (status != LW_OK) return status;
+        lw_chain_walk_on(&exec->walk);
+    }
+    exec->chain_steps = exec->walk.step;
+    return lw__xpu_best_fetch(exec, exec->chain_steps, d);
+}
+
+/* The host draws, and the device waits for it after each step. */
+static lw_status chain_walk(lw_exec *exec, lw_diag *d)
+{
+    lw_batch batch;
     while (lw_chain_walk_batch(&exec->walk, &batch)) {
         float *row = NULL;
-        lw_status status = entry_append(exec, LW_ENTRY_HEAD, &batch, d);
+        lw_status status = entry_append(exec, LW_ENTRY_HEAD, &batch, 0, d);
         for (uint32_t i = 0; status == LW_OK && i < batch.row_count; i++)
             status = logits_row(exec, i, &row, d);
         if (status != LW_OK) return status;
         lw_chain_walk_draw(&exec->walk, exec->logits, exec->plan->vocab, exec->plan->vocab);
     }
+    exec->chain_steps = 0;
+    return LW_OK;
+}
+
+static lw_status xpu_submit_chain(lw_exec *exec, const lw_chain *chain, lw_ticket *ticket, lw_diag *d)
+{
+    const bool walks = chain->draw != NULL || exec->device->off[LW_XPU_SWITCH_chain];
+    exec->chain_count = 0;
+    lw_chain_walk_begin(&exec->walk, chain);
+    const lw_status status = walks ? chain_walk(exec, d) : chain_append(exec, d);
     exec->wanted_count = 0;
+    exec->has_best = false;
+    if (status != LW_OK) return status;
     exec->chain_count = chain->row_count;
     *ticket = ++exec->submitted;
     return LW_OK;
@@ -349,6 +398,10 @@ static lw_status xpu_read_chain(lw_exec *exec, uint32_t row, const int32_t **tok
 {
     (void)d;
     LW_ASSERT(exec->waited == exec->submitted && row < exec->chain_count);
+    for (uint32_t step = 0; step < exec->chain_steps; step++) {
+        const int32_t id = lw__xpu_best_id(exec, step, row);
+        lw_chain_walk_keep(&exec->walk, row, step, id < 0 ? 0 : id);
+    }
     *tokens = lw_chain_walk_tokens(&exec->walk, row);
     return LW_OK;
 }
@@ -385,5 +438,6 @@ const lw_device_table lw_device_xpu = {
     .read_chain = xpu_read_chain,
     .wait = xpu_wait,
     .read_logits = xpu_read_logits,
+    .read_best = xpu_read_best,
     .page_copy = xpu_page_copy,
 };

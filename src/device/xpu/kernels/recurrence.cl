@@ -257,7 +257,7 @@ static inline float row_finish(const lw_xpu_recur_args *a, column c, size_t row,
 
 /* TILE rows that follow one another as a chain within a stretch: the steps before the first one at once,
  * those among them row by row. */
-static inline void tile_run(const lw_xpu_recur_args *a, column c, size_t row, uint each)
+static inline void recur_tile_run(const lw_xpu_recur_args *a, column c, size_t row, uint each)
 {
     float sums[2 * TILE], own[TILE];
     state_read(a, c, row, TILE, each, sums);
@@ -326,7 +326,7 @@ static inline void lane_run(const lw_xpu_recur_args *a, uint each, local float *
     for (size_t row = begin; row < end;) {
         if (place_of(a->steps, row).position % STRETCH == 0) state_fold(a, c, row, decays);
         if (is_tile(a, row, end)) {
-            tile_run(a, c, row, each);
+            recur_tile_run(a, c, row, each);
             row += TILE;
         } else {
             row_run(a, c, row, each);
