@@ -13,7 +13,9 @@ typedef struct format {
     bool divides;
 } format;
 
-static const float format_table[16] = { 0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6 };
+static const float format_table[16] = {
+    0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6
+};
 
 static inline void *format_dense(lw_rng *rng, lw_map map, size_t count)
 {
@@ -82,7 +84,8 @@ static inline lw_wref formed(bench *b, lw_rng *rng, const format *f, uint32_t st
         w.scales = &m->scales;
         if (f->has_bias) {
             m->bytes[2] = format_scales(rng, f->scale_type, (size_t)scale_rows * groups, 0.1f);
-            m->biases = tensor_of(f->scale_type, scale_rows, groups, m->bytes[2], item_bytes_of(f->scale_type));
+            m->biases =
+                tensor_of(f->scale_type, scale_rows, groups, m->bytes[2], item_bytes_of(f->scale_type));
             w.biases = &m->biases;
         }
     }

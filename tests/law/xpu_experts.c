@@ -1,6 +1,7 @@
 /* Expert ops through the whole xpu device, on the emulated one: routers, linears over stacks and sums, for
- * rows alone, whose slots go one by one, against rows in any company, which are sorted by expert; FP64 of what
- * each was given. Planted: mistakes of routing, a neighbour's expert, another stream's rows, swapped weights.
+ * rows alone, whose slots go one by one, against rows in any company, which are sorted by expert; FP64 of
+ * what each was given. Planted: mistakes of routing, a neighbour's expert, another stream's rows, swapped
+ * weights.
  */
 enum { VOCAB = 40, LENGTH = 160 };
 
@@ -52,7 +53,8 @@ static void record_experts(bench *b, lw_rng *rng)
         const lw_ref gate = lw_plan_expert_linear(p, x, route, formed(b, rng, &cases[i].up, members, up));
         const lw_ref wide = lw_plan_expert_linear(p, x, route, formed(b, rng, &cases[i].up, members, up));
         const lw_ref both = lw_plan_swiglu(p, gate, lw_plan_relu2(p, wide));
-        const lw_ref out = lw_plan_expert_linear(p, both, route, formed(b, rng, &cases[i].down, members, down));
+        const lw_ref out =
+            lw_plan_expert_linear(p, both, route, formed(b, rng, &cases[i].down, members, down));
         const lw_wref norm = vector(b, rng, 1, COLS);
         x = lw_plan_rms_norm(p, lw_plan_expert_sum(p, out, route), norm, 1e-5f, LW_NORM_ONCE);
     }
@@ -86,9 +88,11 @@ static double linear_worst(const bench *b, const kept *k, const lw_op *op, lw_rn
         const uint32_t slot = (uint32_t)lw_rng_below(rng, top), row = (uint32_t)lw_rng_below(rng, w->rows);
         const uint32_t chosen = (uint32_t)held(b, k, op->in[1], at)[slot];
         const uint32_t member = (chosen + (wrong == OTHER_EXPERT)) % w->stack_count;
-        const product_terms t = product_of(w, member, row, slot_held(b, k, op->in[0], at, x_slots == top ? slot : 0));
+        const product_terms t =
+            product_of(w, member, row, slot_held(b, k, op->in[0], at, x_slots == top ? slot : 0));
         const meaning m = { t.sum, product_roundings(w) * REF_EPS_F32 * t.size, false };
-        most = fmax(most, error_of(&b->plan.values[op->out.index], slot_held(b, k, op->out, from, slot)[row], m));
+        most = fmax(most,
+                    error_of(&b->plan.values[op->out.index], slot_held(b, k, op->out, from, slot)[row], m));
     }
     return most;
 }
@@ -117,7 +121,8 @@ static double sum_worst(const bench *b, const kept *k, const lw_op *op, lw_rng *
 
 /* ---- routers ---- */
 
-/* Rows whose route is not the reference's: other ids where no two scores are close, or weights beyond a bound. */
+/* Rows whose route is not the reference's: other ids where no two scores are close, or weights beyond a
+ * bound. */
 static size_t routes_wrong(const bench *b, const kept *k, const lw_op *op, ref_route_mistake wrongly,
                            size_t *unclear)
 {
@@ -140,7 +145,8 @@ static size_t routes_wrong(const bench *b, const kept *k, const lw_op *op, ref_r
             continue;
         }
         bool same = true;
-        /* A score has a few eps and, of softmax, its logit's; then the sum of the chosen, quotient and scale. */
+        /* A score has a few eps and, of softmax, its logit's; then the sum of the chosen, quotient and scale.
+         */
         const double bound = (4 * spread + (double)p->experts / 64 + (double)p->top + 32) * REF_EPS_F32;
         for (size_t i = 0; i < p->top; i++)
             same = same && got[i] == (float)ids[i]

@@ -1,6 +1,6 @@
 /* Linears and embeddings of the xpu device over every form of weight, on the emulated one: rows alone against
- * rows in any company, bit for bit; FP64 bounds; embeddings rounded once. Planted: a neighbour's row, the last
- * column left out, no global scale.
+ * rows in any company, bit for bit; FP64 bounds; embeddings rounded once. Planted: a neighbour's row, the
+ * last column left out, no global scale.
  */
 enum { VOCAB = 40, LENGTH = 140 };
 
@@ -11,7 +11,8 @@ enum { VOCAB = 40, LENGTH = 140 };
 
 enum { ROWS = 19, COLS = 768, CHECKED = 400 };
 
-static const struct { format format; uint32_t cols; } cases[] = {
+static const struct { format format; uint32_t cols;
+} cases[] = {
     { { LW_MAP_INTEGER, 2, 32, 0, LW_DTYPE_BF16, true, 0, 0, false }, 192 },
     { { LW_MAP_INTEGER, 3, 64, 0, LW_DTYPE_BF16, true, 0, 0, false }, 192 },
     { { LW_MAP_INTEGER, 4, 32, 0, LW_DTYPE_F16, true, 0, 0, false }, 192 },
@@ -21,13 +22,13 @@ static const struct { format format; uint32_t cols; } cases[] = {
     { { LW_MAP_INTEGER, 5, 32, 0, LW_DTYPE_BF16, true, 0, 0, false }, 96 },
     { { LW_MAP_INTEGER, 6, 64, 0, LW_DTYPE_BF16, true, 0, 0, false }, 192 },
     { { LW_MAP_INTEGER, 8, 256, 0, LW_DTYPE_BF16, true, 0, 0, false }, 512 },
-    { { LW_MAP_INTEGER, 8, 200, 0, LW_DTYPE_BF16, false, -128, 0, false }, 200 },   /* a scale a row */
+    { { LW_MAP_INTEGER, 8, 200, 0, LW_DTYPE_BF16, false, -128, 0, false }, 200 }, /* a scale a row */
     { { LW_MAP_TABLE16, 4, 16, 0, LW_DTYPE_F8_E4M3, false, 0, 0.37f, false }, 208 },
     { { LW_MAP_TABLE16, 4, 16, 0, LW_DTYPE_F8_E4M3, false, 0, 3.7f, true }, 48 },
-    { { LW_MAP_E4M3, 8, 128, 128, LW_DTYPE_F32, false, 0, 0, false }, 200 },        /* blocks, the last short */
+    { { LW_MAP_E4M3, 8, 128, 128, LW_DTYPE_F32, false, 0, 0, false }, 200 }, /* blocks, the last short */
     { { LW_MAP_E4M3, 8, 128, 8, LW_DTYPE_BF16, false, 0, 0, false }, COLS },
     { { LW_MAP_E4M3, 8, 328, 0, LW_DTYPE_F32, false, 0, 0, false }, 328 },
-    { { LW_MAP_E4M3, 8, 0, 0, LW_DTYPE_F32, false, 0, 0.013f, false }, 76 },        /* a scale for all */
+    { { LW_MAP_E4M3, 8, 0, 0, LW_DTYPE_F32, false, 0, 0.013f, false }, 76 }, /* a scale for all */
     { { LW_MAP_BF16, 16, 0, 0, LW_DTYPE_F32, false, 0, 0, false }, 20 },
     { { LW_MAP_FP16, 16, 0, 0, LW_DTYPE_F32, false, 0, 0, false }, 77 },
     { { LW_MAP_FP32, 32, 0, 0, LW_DTYPE_F32, false, 0, 0, false }, 650 },
@@ -138,7 +139,8 @@ static size_t embed_wrong(const bench *b, const kept *k, const lw_op *op, uint32
         const spot at = { 1, position, 0 };
         lw_weight_row_f64(w, 0, (uint32_t)b->tokens[1][position], row);
         const float *got = held(b, k, op->out, at);
-        for (uint32_t i = 0; i < w->cols; i++) wrong += is_nearest(got[i], row[(i + shift) % w->cols]) ? 0 : 1;
+        for (uint32_t i = 0; i < w->cols; i++)
+            wrong += is_nearest(got[i], row[(i + shift) % w->cols]) ? 0 : 1;
     }
     return wrong;
 }

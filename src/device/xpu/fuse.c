@@ -4,6 +4,7 @@
  * that would have to wait for itself is taken apart again.
  */
 #include "device/xpu/fuse.h"
+#include "device/xpu/kargs_fused.h"
 #include "device/xpu/matrix.h"
 
 enum { NEAR_OPS = 12 };  /* how far apart heads of one layer may have been recorded */

@@ -1,5 +1,6 @@
 /* Ops that run as one launch: the very steps of each, its roundings too. */
 #include "device/xpu/kernels/lw_xpu.h"
+#include "device/xpu/kargs_fused.h"
 
 /* What stands at column i of the row that is normed. */
 static inline float row_load(const lw_xpu_add_norm_args *a, size_t row, uint i)

@@ -1,6 +1,7 @@
 /* Linears of one x in one launch, side by side or with their swiglu: each column's sum is that of linear.cl.
  */
 #include "device/xpu/kernels/product.h"
+#include "device/xpu/kargs_fused.h"
 
 #define X_ROW(i) min(first + i, last)
 
