@@ -68,21 +68,44 @@ static uint32_t sums_of(const fuser *f, const lw_op *norm)
     return LW_NONE;
 }
 
-/* A residual's sum and the norm over all its columns; the norm may stand alone where it makes sums. */
+/* The add that alone reads what a branch's norm makes, as its second input. */
+static uint32_t add_of_branch(const fuser *f, uint32_t norm)
+{
+    const lw_op *op = &f->plan->ops[norm];
+    const uint32_t add = f->reader[op->out.index];
+    if (f->reads[op->out.index] != 1 || !is_free(f, add, LW_OP_ADD)) return LW_NONE;
+    if (value_of(f, op->in[0])->type != LW_TYPE_BF16) return LW_NONE;
+    return f->plan->ops[add].in[1].index == op->out.index ? add : LW_NONE;
+}
+
+/* The norm over all columns of what add makes. */
+static uint32_t norm_of_sum(const fuser *f, uint32_t add)
+{
+    const uint32_t sum = f->plan->ops[add].out.index;
+    for (uint32_t i = add + 1; i < f->end; i++) {
+        const lw_op *op = &f->plan->ops[i];
+        if (is_free(f, i, LW_OP_RMS_NORM) && op->in[0].index == sum && is_whole_norm(f, op)) return i;
+    }
+    return LW_NONE;
+}
+
+/* A residual's sum and the norm over all its columns, behind the norm of what is added, if any; a norm may
+ * stand alone where it makes sums. */
 static bool match_add_norm(const fuser *f, uint32_t op, lw_xpu_step *step)
 {
-    uint32_t add = LW_NONE, norm = op;
-    if (f->plan->ops[op].kind == LW_OP_ADD) {
-        const lw_ref sum = f->plan->ops[op].out;
-        add = op;
-        for (norm = op + 1; norm < f->end; norm++) {
-            if (is_free(f, norm, LW_OP_RMS_NORM) && f->plan->ops[norm].in[0].index == sum.index) break;
-        }
+    const lw_op *first = &f->plan->ops[op];
+    uint32_t add = first->kind == LW_OP_ADD ? op : LW_NONE;
+    const bool is_norm = is_whole_norm(f, first);
+    if (is_norm) add = add_of_branch(f, op);
+    const uint32_t norm = add != LW_NONE ? norm_of_sum(f, add) : LW_NONE;
+    if (norm != LW_NONE) {
+        step->ops[LW_XPU_ADD_NORM_BRANCH] = is_norm ? op : LW_NONE;
+        step->ops[LW_XPU_ADD_NORM_ADD] = add;
+        step->ops[LW_XPU_ADD_NORM_NORM] = norm;
+    } else if (is_norm) {
+        step->ops[LW_XPU_ADD_NORM_NORM] = op;
     }
-    if (norm >= f->end || !is_whole_norm(f, &f->plan->ops[norm])) return false;
-    step->ops[LW_XPU_ADD_NORM_ADD] = add;
-    step->ops[LW_XPU_ADD_NORM_NORM] = norm;
-    return true;
+    return norm != LW_NONE || is_norm;
 }
 
 /* A heads' norm, if any, and its rotation: the two ops from op on; LW_NONE: not here. */

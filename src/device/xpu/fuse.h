@@ -11,7 +11,7 @@
 enum { LW_XPU_STEP_OPS_MAX = 5 };
 
 /* Places of a fused step's ops; LW_NONE stands where the pattern did without. */
-enum { LW_XPU_ADD_NORM_ADD, LW_XPU_ADD_NORM_NORM };
+enum { LW_XPU_ADD_NORM_BRANCH, LW_XPU_ADD_NORM_ADD, LW_XPU_ADD_NORM_NORM };
 enum {
     LW_XPU_HEADS_NORM,
     LW_XPU_HEADS_ROPE,

@@ -22,14 +22,15 @@ typedef struct lw_xpu_best_args {
     lw_xpu_u32 stride, vocab, blocks, ids_stride;
 } lw_xpu_best_args;
 
-/* x + added (0: x alone) into sum, normed into y, whose groups' columns are summed (sums 0: they are not). */
+/* x + added (0: x alone), which branch_w norms first (0: it does not), into sum, normed into y, whose groups'
+ * columns are summed (sums 0: they are not). */
 typedef struct lw_xpu_add_norm_args {
-    lw_xpu_u64 x, added, sum, w, y, sums;
+    lw_xpu_u64 x, added, branch_w, sum, w, y, sums;
     lw_xpu_u32 x_stride, added_stride, sum_stride, y_stride, width;
     lw_xpu_u32 is_f32;          /* x and sum */
-    lw_xpu_u32 scale;           /* an lw_norm_scale */
+    lw_xpu_u32 scale, branch_scale; /* an lw_norm_scale each */
     lw_xpu_u32 groups, group;
-    float eps;
+    float eps, branch_eps;
 } lw_xpu_add_norm_args;
 
 /* Some heads: normed (w 0: they are not) and turned into y, or into their pages, beside v. */

@@ -13,6 +13,7 @@ static const lw_op *op_of(const lw_exec *exec, const lw_xpu_step *step, uint32_t
 static lw_status run_add_norm(op_run *run, const lw_xpu_step *step, lw_diag *d)
 {
     lw_exec *exec = run->exec;
+    const lw_op *branch = op_of(exec, step, LW_XPU_ADD_NORM_BRANCH);
     const lw_op *add = op_of(exec, step, LW_XPU_ADD_NORM_ADD),
                 *norm = op_of(exec, step, LW_XPU_ADD_NORM_NORM);
     const lw_ref x = add != NULL ? add->in[0] : norm->in[0];
@@ -23,10 +24,17 @@ static lw_status run_add_norm(op_run *run, const lw_xpu_step *step, lw_diag *d)
                                   .is_f32 = is_wide(exec, x), .scale = norm->p.norm.scale,
                                   .eps = norm->p.norm.eps };
     if (add != NULL) {
-        args.added = address_of(exec, add->in[1]);
-        args.added_stride = stride_of(exec, add->in[1]);
+        const lw_ref added = branch != NULL ? branch->in[0] : add->in[1];
+        args.added = address_of(exec, added);
+        args.added_stride = stride_of(exec, added);
         args.sum = address_of(exec, add->out);
         args.sum_stride = stride_of(exec, add->out);
+    }
+    if (branch != NULL) {
+        run->op = branch;
+        args.branch_w = vector_of(run, 0);
+        args.branch_scale = branch->p.norm.scale;
+        args.branch_eps = branch->p.norm.eps;
     }
     if (step->sums_of != LW_NONE) {
         const lw_op *linear = &exec->plan->ops[step->sums_of];

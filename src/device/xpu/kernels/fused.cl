@@ -10,9 +10,13 @@ static inline float row_load(const lw_xpu_add_norm_args *a, size_t row, uint i)
     return a->is_f32 ? ((const global float *)from)[at] : bf_load((const global ushort *)from, at);
 }
 
-static inline void row_add(const lw_xpu_add_norm_args *a, size_t row, uint i)
+static inline void row_add(const lw_xpu_add_norm_args *a, size_t row, uint i, float branch_by)
 {
-    const float right = bf_load((const global ushort *)a->added, row * a->added_stride + i);
+    float right = bf_load((const global ushort *)a->added, row * a->added_stride + i);
+    if (a->branch_w != 0) {
+        const float w = ((const global float *)a->branch_w)[i];
+        right = as_float((uint)norm_scaled(right * branch_by, w, a->branch_scale) << 16);
+    }
     const size_t from = row * a->x_stride + i, to = row * a->sum_stride + i;
     if (a->is_f32) ((global float *)a->sum)[to] = ((const global float *)a->x)[from] + right;
     else ((global ushort *)a->sum)[to] = bf_of(bf_load((const global ushort *)a->x, from) + right);
@@ -25,9 +29,17 @@ LW_KERNEL(add_norm, lw_xpu_add_norm_args)
     const uint item = get_local_id(0);
     const size_t row = get_group_id(1);
     global ushort *y = (global ushort *)a.y + row * a.y_stride;
-    float sum = 0.0f;
+    float sum = 0.0f, branch_by = 0.0f;
+    if (a.branch_w != 0) {
+        const global ushort *added = (const global ushort *)a.added + row * a.added_stride;
+        for (uint i = item; i < a.width; i += LW_XPU_TILE)
+            sum = fma(bf_load(added, i), bf_load(added, i), sum);
+        branch_by = 1.0f / sqrt(sum_items(squares, item, sum) / (float)a.width + a.branch_eps);
+        barrier(CLK_LOCAL_MEM_FENCE);
+        sum = 0.0f;
+    }
     for (uint i = item; i < a.width; i += LW_XPU_TILE) {
-        if (a.added != 0) row_add(&a, row, i);
+        if (a.added != 0) row_add(&a, row, i, branch_by);
         const float v = row_load(&a, row, i);
         sum = fma(v, v, sum);
     }
