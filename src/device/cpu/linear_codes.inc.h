@@ -20,15 +20,19 @@ LINEAR_INLINE int high_bits_of(int form)
     return form == LW__FORM_INT3 || form == LW__FORM_INT5 ? 1 : form == LW__FORM_INT6 ? 2 : 0;
 }
 
-/* k that one step of the inner loop unrolls: whole low words. */
-LINEAR_INLINE int step_of(int form) { return form == LW__FORM_INT2 || form == LW__FORM_INT3 ? 16 : 8; }
+/* k that one step of the inner loop unrolls: whole low words. Of what is read as it is, no more than keeps
+ * compilers from copying sums between registers. */
+LINEAR_INLINE int step_of(int form)
+{
+    if (form == LW__FORM_FP32) return 4;
+    return form == LW__FORM_INT2 || form == LW__FORM_INT3 ? 16 : 8;
+}
 
 LINEAR_INLINE int step_vectors_of(int form)
 {
     switch (form) {
     case LW__FORM_INT8: case LW__FORM_E4M3: return 2;
-    case LW__FORM_BF16: case LW__FORM_FP16: return 4;
-    case LW__FORM_FP32: return 8;
+    case LW__FORM_BF16: case LW__FORM_FP16: case LW__FORM_FP32: return 4;
     default: return 1;
     }
 }
