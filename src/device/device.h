@@ -100,6 +100,11 @@ typedef struct lw_exec_options {
     lw_trace trace;
 } lw_exec_options;
 
+/* Of the largest batch. */
+typedef struct lw_scratch_rows {
+    uint32_t rows_max, wanted_max;
+} lw_scratch_rows;
+
 typedef struct lw_device_table {
     const char *name;
     bool calls_draw;          /* whether submit_chain asks draw; where not, each draws its likeliest token */
@@ -114,6 +119,11 @@ typedef struct lw_device_table {
 
     /* Bytes of one page of a reach group, over all its states; pure. */
     uint64_t (*page_bytes)(const lw_device *device, const lw_plan *plan, uint32_t group);
+
+    /* Bytes that compile takes for batches of up to so many rows, so many of them with logits: values,
+     * their logits, scratch and tables of rows. Pure; LW_NO_ROOM where there is no memory to work it out. */
+    lw_status (*scratch_bytes)(const lw_device *device, const lw_plan *plan, const lw_scratch_rows *rows,
+                               uint64_t *bytes, lw_diag *d);
 
     lw_status (*compile)(lw_device *device, const lw_plan *plan, const lw_exec_options *options,
                          lw_exec **out, lw_diag *d);

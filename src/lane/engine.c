@@ -14,8 +14,8 @@ enum {
     RESERVE_SHARE = 16,      /* of the free bytes, one part in so many is left alone */
 };
 
-/* Scratch beside weights and logits: activations of the largest batch, the repacking's buffers. */
-static const uint64_t scratch_bytes = (uint64_t)64 << 20;
+/* What is small or passes: buffers of the repacking, tables of pages, ids of entries. */
+static const uint64_t small_bytes = (uint64_t)64 << 20;
 
 struct lw_engine {
     const lw_device_table *table;
@@ -54,6 +54,24 @@ void lw_engine_close(lw_engine *engine)
     free(engine);
 }
 
+/* Rounds as admission asks for them. */
+typedef struct round_sizes {
+    const lw_engine *engine;
+    lw_status status;        /* of the first that could not be counted: then nothing was chosen well */
+    lw_diag *d;
+} round_sizes;
+
+static uint64_t round_bytes(void *context, uint32_t rows_max, uint32_t wanted_max)
+{
+    round_sizes *sizes = context;
+    const lw_engine *engine = sizes->engine;
+    const lw_scratch_rows rows = { .rows_max = rows_max, .wanted_max = wanted_max };
+    uint64_t bytes;
+    if (sizes->status == LW_OK)
+        sizes->status = engine->table->scratch_bytes(engine->device, &engine->plan, &rows, &bytes, sizes->d);
+    return sizes->status == LW_OK ? bytes : UINT64_MAX;
+}
+
 /* What the device has free and what everything takes; weights are counted as the checkpoint stores them. */
 static lw_admit sizes_ask(const lw_engine *engine, uint32_t context_model, const lw_engine_options *options)
 {
@@ -63,9 +81,8 @@ static lw_admit sizes_ask(const lw_engine *engine, uint32_t context_model, const
     lw_admit in = { .free_bytes = asked != 0 && asked < there ? asked : there,
                     /* Who names the memory has left his own reserve. */
                     .reserve_bytes = asked != 0 ? 0 : there / RESERVE_SHARE,
-                    .fixed_bytes = scratch_bytes,
+                    .fixed_bytes = small_bytes,
                     .lane_host_bytes = (uint64_t)plan->vocab * 2 * sizeof(uint32_t),
-                    .logits_bytes = (uint64_t)plan->vocab * sizeof(float),
                     .wanted_rows = options->wanted_rows != 0 ? options->wanted_rows : rows,
                     .group_count = plan->reach_count,
                     .rows_max = rows,
@@ -84,18 +101,21 @@ static lw_admit sizes_ask(const lw_engine *engine, uint32_t context_model, const
 static lw_status sizes_choose(lw_engine *engine, uint32_t context_model, const lw_engine_options *options,
                               lw_diag *d)
 {
-    const lw_admit in = sizes_ask(engine, context_model, options);
+    lw_diag uncounted = { "" };
+    round_sizes rounds = { .engine = engine, .d = &uncounted };
+    lw_admit in = sizes_ask(engine, context_model, options);
+    in.round_bytes = round_bytes;
+    in.round_context = &rounds;
     lw_admitted chosen;
     const lw_status status = lw_admit_choose(&in, &chosen, d);
+    if (rounds.status != LW_OK) return lw_fail(d, rounds.status, "%s", uncounted.text);
     if (status != LW_OK) return status;
-    /* More rows than one stream has positions are of use to several streams only. */
-    const uint32_t useful = chosen.context > chosen.lanes ? chosen.context : chosen.lanes + 1;
     engine->context = chosen.context;
     engine->lanes = chosen.lanes;
     engine->cache_bytes = chosen.cache_bytes;
-    engine->chunk_rows = in.rows_max < useful ? in.rows_max : useful;
+    engine->chunk_rows = chosen.rows_max;
     engine->wanted_rows = in.wanted_rows;
-    engine->wanted_max = chosen.wanted_max < engine->chunk_rows ? chosen.wanted_max : engine->chunk_rows;
+    engine->wanted_max = chosen.wanted_max;
     return lw_page_pool_init_counts(&engine->pool, &engine->plan, chosen.page_counts, chosen.context, d);
 }
 

@@ -9,6 +9,7 @@
 #include "../ref/ref_linear.h"
 #include "../ref/ref_ops.h"
 #include "../xpu/xpu_case.h"
+#include "device/xpu/exec.h"
 #include "device/xpu/xpu.h"
 #include "ops/record.h"
 
@@ -610,6 +611,29 @@ static void any_call_may_fail(void **state)
     bench_close(b);
 }
 
+/* What admission counts is what compiling and the largest batch take. */
+static void what_is_said_is_taken(void **state)
+{
+    (void)state;
+    lw_rng rng = law_rng(95);
+    bench *b = bench_open(&rng);
+    streams_begin(b, NULL, &rng);
+    for (size_t l = 0; l < LANES; l++) chain_add(b, l, LENGTH);
+    assert_int_equal(b->row_count, b->exec->rows_max);
+    const lw_scratch_rows rows = { b->exec->rows_max, b->exec->wanted_max };
+    uint64_t said = 0;
+    assert_int_equal(xpu->scratch_bytes(b->device, &b->plan, &rows, &said, NULL), LW_OK);
+    assert_int_equal(batch_run(b, NULL), LW_OK);
+    const uint64_t ids = LANES * PAGES * sizeof(uint32_t) * b->plan.reach_count;
+    const uint64_t beside = b->exec->activations.bytes + b->exec->sums.bytes;
+    const uint64_t taken = beside + b->exec->tables.memory.bytes;
+    /* The ids of pages stand in the tables, each list rounded up to whole lines. */
+    const uint64_t ids_most = 2 * (ids + 64 * b->plan.reach_count);
+    assert_true(said > beside && said <= taken && said + ids_most >= taken);
+    streams_end(b);
+    bench_close(b);
+}
+
 static void what_no_kernel_reads_is_refused(void **state)
 {
     (void)state;
@@ -635,6 +659,7 @@ int main(void)
         cmocka_unit_test(rows_are_their_streams_own),
         cmocka_unit_test(every_op_is_its_formula),
         cmocka_unit_test(any_call_may_fail),
+        cmocka_unit_test(what_is_said_is_taken),
         cmocka_unit_test(what_no_kernel_reads_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

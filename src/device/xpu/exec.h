@@ -59,6 +59,8 @@ bool lw__xpu_runs(lw_op_kind kind);
 /* Repacks and uploads a weight for op. */
 lw_status lw__xpu_weight_load(lw_exec *exec, const lw_op *op, uint32_t index, lw_diag *d) LW_MUST_USE;
 
+/* Device memory that the tables of such batches take at most, the ids of their lanes' pages apart. */
+size_t lw__xpu_tables_bytes(const lw_plan *plan, uint32_t rows_max, uint32_t wanted_max);
 /* Builds and uploads the batch's tables. */
 lw_status lw__xpu_batch_begin(lw_exec *exec, const lw_batch *batch, lw_diag *d) LW_MUST_USE;
 

@@ -112,6 +112,26 @@ static uint64_t xpu_page_bytes(const lw_device *device, const lw_plan *plan, uin
 
 /* ---- compiling ---- */
 
+/* Room for the sums of the groups of any linear's input. */
+static size_t sums_bytes(const lw_plan *plan, uint32_t rows_max)
+{
+    size_t groups = 0;
+    for (uint32_t i = 0; i < plan->op_count; i++) {
+        if (plan->ops[i].kind == LW_OP_LINEAR)
+            groups = size_max(groups, lw_weight_groups(&plan->weights[plan->ops[i].weights[0].index]));
+    }
+    return groups * rows_max * sizeof(float);
+}
+
+static lw_status xpu_scratch_bytes(const lw_device *device, const lw_plan *plan, const lw_scratch_rows *rows,
+                                   uint64_t *bytes, lw_diag *d)
+{
+    (void)device;
+    const lw_status status = lw_layout_bytes(plan, rows->rows_max, rows->wanted_max, bytes, d);
+    *bytes += sums_bytes(plan, rows->rows_max) + lw__xpu_tables_bytes(plan, rows->rows_max, rows->wanted_max);
+    return status;
+}
+
 static void xpu_exec_close(lw_exec *exec)
 {
     if (exec == NULL) return;
@@ -169,18 +189,6 @@ static lw_status pages_make(lw_exec *exec, const lw_exec_options *options, lw_di
     return LW_OK;
 }
 
-/* Room for the sums of the groups of any linear's input. */
-static size_t sums_bytes(const lw_exec *exec)
-{
-    const lw_plan *plan = exec->plan;
-    size_t groups = 0;
-    for (uint32_t i = 0; i < plan->op_count; i++) {
-        if (plan->ops[i].kind == LW_OP_LINEAR)
-            groups = size_max(groups, lw_weight_groups(&plan->weights[plan->ops[i].weights[0].index]));
-    }
-    return groups * exec->rows_max * sizeof(float);
-}
-
 static lw_status memory_make(lw_exec *exec, const lw_exec_options *options, lw_diag *d)
 {
     const lw_plan *plan = exec->plan;
@@ -197,7 +205,8 @@ static lw_status memory_make(lw_exec *exec, const lw_exec_options *options, lw_d
         || exec->logits_here == NULL || exec->trace_row == NULL)
         return lw_fail(d, LW_NO_ROOM, "no memory for the compiled plan");
     status = lw__xpu_alloc(exec->device, exec->layout.bytes, &exec->activations, d);
-    if (status == LW_OK) status = lw__xpu_alloc(exec->device, sums_bytes(exec), &exec->sums, d);
+    if (status == LW_OK)
+        status = lw__xpu_alloc(exec->device, sums_bytes(plan, exec->rows_max), &exec->sums, d);
     if (status != LW_OK) return lw_fail_prefix(d, status, "activations (a smaller --chunk needs less)");
     return pages_make(exec, options, d);
 }
@@ -334,6 +343,7 @@ const lw_device_table lw_device_xpu = {
     .describe = xpu_describe,
     .free_bytes = xpu_free_bytes,
     .page_bytes = xpu_page_bytes,
+    .scratch_bytes = xpu_scratch_bytes,
     .compile = xpu_compile,
     .exec_close = xpu_exec_close,
     .submit = xpu_submit,
