@@ -11,6 +11,7 @@
 #ifndef LW_DEVICE_DEVICE_H
 #define LW_DEVICE_DEVICE_H
 
+#include "base/pool.h"
 #include "model/checkpoint.h"
 #include "ops/plan.h"
 
@@ -116,6 +117,8 @@ typedef struct lw_device_table {
     /* One line for people, below LW_DEVICE_TEXT_BYTES: "cpu (avx2, 2 threads)". */
     void (*describe)(const lw_device *device, char *text, size_t text_bytes);
     uint64_t (*free_bytes)(const lw_device *device);
+    /* Threads of its own that idle between submissions, for who drives it; NULL: it has none. */
+    lw_pool *(*threads)(const lw_device *device);
 
     /* Bytes of one page of a reach group, over all its states; pure. */
     uint64_t (*page_bytes)(const lw_device *device, const lw_plan *plan, uint32_t group);

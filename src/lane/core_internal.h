@@ -1,6 +1,6 @@
 /* What the files of the lane core share: core.c (open, submit, cancel, the round's order), seat.c (which
- * waiting request takes which lane, and how it leaves), head.c, choose.c, verify.c, commit.c. Nothing else
- * includes it but tests.
+ * waiting request takes which lane, and how it leaves), head.c, choose.c, draws.c, verify.c, commit.c. Tests
+ * alone include it beside them.
  */
 #ifndef LW_LANE_CORE_INTERNAL_H
 #define LW_LANE_CORE_INTERNAL_H
@@ -46,7 +46,7 @@ typedef struct lw__lane {
     uint64_t seated_ns, filled_ns;
     lw_request_counts counts;
 
-    /* What sample found; read by commit of the same round. */
+    /* What sample found; commit of the same round reads it. */
     lw__drawn *drawn;                        /* [drafts_max + 1] */
     uint32_t drawn_count;
     uint32_t kept;                           /* drafts that equalled their draws */
@@ -79,6 +79,41 @@ typedef struct lw__round {
     uint32_t running;        /* shares of running lanes; they stand first */
 } lw__round;
 
+/* One row that is drawn: what threads read and fill. */
+typedef struct lw__draw {
+    const lw__lane *lane;
+    const float *logits;     /* [vocab] raw */
+    uint32_t position;       /* of the token */
+    int32_t node;            /* index of the row's draft; -1: the pending token */
+    struct lw__draw *next;   /* the row that its walk reaches next if this one's first draft is right */
+    lw__drawn *drawn;
+    lw_status status;
+    lw_diag diag;            /* of status */
+} lw__draw;
+
+/* Where a share's walk along its window is. */
+typedef struct lw__walk {
+    int32_t node;            /* its next row's draft; -1: the pending token */
+    bool goes_on;
+    uint32_t drawing;        /* rows of it in the wave in hand, from first to last */
+    lw__draw *first, *last;
+} lw__walk;
+
+/* Scratch of one part of a wave. */
+typedef struct lw__drawer {
+    lw_sampler *sampler;
+    float *logits;           /* [vocab] a row with penalties */
+} lw__drawer;
+
+typedef struct lw__draws {
+    lw__drawer *drawers;     /* [drawer_count] */
+    uint32_t drawer_count;
+    uint64_t work_least;     /* logits looked at that are worth a thread */
+    lw__draw *items;         /* [lanes + drawer_count] of the wave in hand */
+    uint32_t count;
+    lw__walk walks[LW_CORE_LANES_MAX];   /* of the round's shares */
+} lw__draws;
+
 typedef struct lw__head {
     uint32_t steps_max;      /* of one chain; 0: there is no head, or it is off */
     lw_costs costs;          /* of one step of so many chains */
@@ -104,8 +139,7 @@ struct lw_core {
     lw_copies *copies;
     lw__head head;
     lw_draft_source sources[LW__SOURCES];   /* propose NULL: there is none */
-    lw_sampler *sampler;
-    float *logits;           /* [vocab] a row with penalties */
+    lw__draws draws;
     lw_row *rows;            /* [rows_max] */
     lw__round round;
     bool is_in_round;
@@ -113,7 +147,6 @@ struct lw_core {
 };
 
 uint64_t lw__core_now(const lw_core *core);
-
 /* ---- seat.c ---- */
 
 /* Pages of group g that a request may hold at once; pure. */
@@ -141,10 +174,21 @@ lw_draft_source lw__head_source(lw_core *core);
 /* Which rows of which lanes; pure but for *round. */
 void lw__round_choose(const lw_core *core, lw__round *round);
 
+/* ---- draws.c ---- */
+
+lw_status lw__draws_init(lw_core *core, lw_diag *d) LW_MUST_USE;
+void lw__draws_deinit(lw_core *core);
+/* Draws all items of the wave in hand whose status is LW_OK. */
+void lw__draws_run(lw_core *core);
+/* Whether a row of this request is worth a thread of its own. */
+bool lw__draws_spread(const lw_core *core, const lw_request *request);
+
 /* ---- verify.c ---- */
 
-/* Draws along the share's window: appends to the lane's ids, fills what commit of the same round reads. */
-void lw__share_sample(lw_core *core, const lw__share *share);
+/* Draws along the windows of all shares: appends to the lanes' ids, fills what commit of the same round
+ * reads.
+ */
+void lw__round_sample(lw_core *core, const lw__round *round);
 
 /* Whether this token ends the reply of which it is a part. */
 bool lw__is_end_id(const lw_request *request, int32_t id);

@@ -11,6 +11,7 @@
 
 enum {
     CHUNK_ROWS_DEFAULT = 512,
+    DRAW_THREADS = 8,        /* at most, beside a device without threads of its own */
     RESERVE_SHARE = 16,      /* of the free bytes, one part in so many is left alone */
 };
 
@@ -22,6 +23,8 @@ struct lw_engine {
     lw_device *device;
     lw_exec *exec;
     lw_plan plan;
+    lw_pool *threads;           /* that draw; the device's, or own_threads */
+    lw_pool *own_threads;
     lw_page_pool pool;
     uint32_t context, chunk_rows;
     uint32_t wanted_rows, wanted_max; /* rows with logits: of one lane, and of a forward */
@@ -45,6 +48,7 @@ void lw_engine_close(lw_engine *engine)
 {
     if (engine == NULL) return;
     LW_ASSERT(engine->lanes_used == 0);
+    lw_pool_close(engine->own_threads);
     if (engine->exec != NULL) engine->table->exec_close(engine->exec);
     if (engine->device != NULL) engine->table->close(engine->device);
     lw_page_pool_deinit(&engine->pool);
@@ -90,6 +94,7 @@ static lw_admit sizes_ask(const lw_engine *engine, uint32_t context_model, const
                     .context = options->context,
                     .lanes = options->lanes,
                     .cache_bytes = options->cache_bytes };
+    in.fixed_bytes += lw_core_draw_bytes(engine->threads, rows, plan->vocab);
     for (uint32_t i = 0; i < plan->weight_count; i++) in.fixed_bytes += lw_weight_bytes(&plan->weights[i]);
     for (uint32_t g = 0; g < plan->reach_count; g++) {
         in.reaches[g] = plan->reaches[g];
@@ -119,6 +124,19 @@ static lw_status sizes_choose(lw_engine *engine, uint32_t context_model, const l
     return lw_page_pool_init_counts(&engine->pool, &engine->plan, chosen.page_counts, chosen.context, d);
 }
 
+static lw_status threads_find(lw_engine *engine, unsigned asked, lw_diag *d)
+{
+    if (engine->table->threads != NULL) {
+        engine->threads = engine->table->threads(engine->device);
+        return LW_OK;
+    }
+    const unsigned count = asked != 0 ? asked : lw_pool_cpus();
+    const lw_status status =
+        lw_pool_open(count < DRAW_THREADS ? count : DRAW_THREADS, NULL, &engine->own_threads, d);
+    engine->threads = engine->own_threads;
+    return status;
+}
+
 static lw_status compile(lw_engine *engine, const lw_checkpoint *checkpoint, uint32_t context_model,
                          const lw_engine_options *options, lw_diag *d)
 {
@@ -128,6 +146,7 @@ static lw_status compile(lw_engine *engine, const lw_checkpoint *checkpoint, uin
     if (engine->table == NULL)
         return lw_fail(d, LW_BAD_INPUT, "device \"%s\" is not one of this build", name);
     lw_status status = engine->table->open(&device_options, &engine->device, d);
+    if (status == LW_OK) status = threads_find(engine, device_options.threads, d);
     if (status == LW_OK) status = sizes_choose(engine, context_model, options, d);
     if (status == LW_OK) status = lw_sampler_make(engine->plan.vocab, &engine->sampler, d);
     if (status != LW_OK) return status;
@@ -210,7 +229,7 @@ lw_status lw_engine_lend(lw_engine *engine, lw_core_device *out, lw_diag *d)
         return lw_fail(d, LW_BAD_INPUT, "%u of the engine's lanes are in use", engine->lanes_used);
     }
     *out = (lw_core_device){ .table = engine->table, .exec = engine->exec, .plan = &engine->plan,
-                             .pool = &engine->pool };
+                             .pool = &engine->pool, .threads = engine->threads };
     for (uint32_t g = 0; g < engine->pool.group_count; g++) {
         out->page_bytes[g] = engine->table->page_bytes(engine->device, &engine->plan, g);
     }

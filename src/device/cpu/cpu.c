@@ -101,6 +101,11 @@ static void cpu_describe(const lw_device *device, char *text, size_t text_bytes)
              threads == 1 ? "" : "s");
 }
 
+static lw_pool *cpu_threads(const lw_device *device)
+{
+    return device->pool;
+}
+
 static uint64_t cpu_page_bytes(const lw_device *device, const lw_plan *plan, uint32_t group)
 {
     (void)device;
@@ -367,6 +372,7 @@ const lw_device_table lw_device_cpu = {
     .close = cpu_close,
     .describe = cpu_describe,
     .free_bytes = cpu_free_bytes,
+    .threads = cpu_threads,
     .page_bytes = cpu_page_bytes,
     .scratch_bytes = lw__cpu_scratch_bytes,
     .compile = cpu_compile,
