@@ -48,6 +48,8 @@ typedef struct bench {
     uint64_t anon_before, anon_after;    /* resident anonymous memory around loading */
     double *prompt_rates, *decode_rates; /* [reps] tokens a second */
     double *read_rates;                  /* [reps] bytes a second */
+    lw_device_counts decode_counts;      /* of all repetitions' replies */
+    bool has_counts;
     double *window_ns[WINDOWS];          /* [reps]; NULL: the model's rounds have fewer rows */
     lw_draft_result *draft_results;      /* [reps][LW_DRAFT_ROWS]; NULL: not asked for */
 } bench;
@@ -65,6 +67,7 @@ typedef struct results {
     double whole_rate;       /* tokens a second of a cut shape's whole model; else 0 */
     lw_read_bytes whole;     /* what it reads for a token */
     double draft_rates[LW_DRAFT_ROWS];
+    double launches, commands; /* of a decoded token */
 } results;
 
 static const char bench_summary[] =
@@ -186,6 +189,8 @@ static lw_status run_decode(bench *b, lw_sampler *sampler, double *rate, lw_diag
     const uint32_t vocab = lw_engine_vocab(b->model.engine);
     lw_stream *stream = b->model.stream;
     lw_status status = LW_OK;
+    lw_device_counts before = { 0 }, after = { 0 };
+    b->has_counts = lw_engine_read_counts(b->model.engine, &before);
     const uint64_t begin = lw_clock_ns();
     for (uint32_t i = 0; i < b->decode && status == LW_OK; i++) {
         const float *logits = NULL;
@@ -199,7 +204,11 @@ static lw_status run_decode(bench *b, lw_sampler *sampler, double *rate, lw_diag
         if (rate == NULL) lw_profile_step_end(&b->profile);
         if (status == LW_OK) lw_stream_commit(stream, 1);
     }
-    if (rate != NULL) *rate = b->decode * 1e9 / (double)(lw_clock_ns() - begin);
+    if (rate == NULL) return status;
+    *rate = b->decode * 1e9 / (double)(lw_clock_ns() - begin);
+    if (b->has_counts) lw_engine_read_counts(b->model.engine, &after);
+    b->decode_counts.launches += after.launches - before.launches;
+    b->decode_counts.commands += after.commands - before.commands;
     return status;
 }
 
@@ -359,6 +368,9 @@ static void add_more(json_t *object, const bench *b, const results *r)
     }
     if (b->profiles) json_object_set_new(object, "profile", lw_profile_json(&b->profile, positions_mean(b)));
     if (b->drafts) add_drafts(object, b, r);
+    if (!b->has_counts) return;
+    json_object_set_new(object, "launches_per_token", json_real(r->launches));
+    json_object_set_new(object, "commands_per_token", json_real(r->commands));
 }
 
 static void print_json(const bench *b, const char *name, const results *r)
@@ -427,6 +439,8 @@ static void print_plain(const bench *b, const char *name, const results *r)
             (double)r->whole.weights / mib, (double)r->whole.states / mib);
     }
     print_windows(r);
+    if (b->has_counts)
+        printf("launches    %10.1f a token, made by %.1f commands\n", r->launches, r->commands);
     printf("per token   %10.1f MiB of weights read, as stored, and %.1f MiB of state\n",
            (double)b->token.weights / mib, (double)b->token.states / mib);
     printf("bandwidth   %10.1f GB/s (%.1f to %.1f) read here; decoding uses %.0f %%\n",
@@ -447,6 +461,8 @@ static void report_fill(const bench *b, results *r)
         if (w > 0) r->windows[w] /= r->windows[0];
     }
     if (b->window_ns[0] != NULL) r->windows[0] = 1.0;
+    r->launches = (double)b->decode_counts.launches / b->decode / b->reps;
+    r->commands = (double)b->decode_counts.commands / b->decode / b->reps;
     for (uint32_t row = 0; b->drafts && row < LW_DRAFT_ROWS; row++) {
         double rates[REPS_MAX];
         for (uint32_t i = 0; i < b->reps; i++)

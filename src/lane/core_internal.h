@@ -5,7 +5,7 @@
 #ifndef LW_LANE_CORE_INTERNAL_H
 #define LW_LANE_CORE_INTERNAL_H
 
-#include "lane/core.h"
+#include "lane/draws.h"
 
 enum { LW__PASSED_MAX = 8 };  /* times that a filling prompt may be passed over */
 
@@ -61,6 +61,12 @@ static inline bool lw__lane_runs(const lw__lane *lane)
     return lane->state == LW__LANE_RUNNING && !lane->job.is_paused;
 }
 
+/* Whether a stream draws the likeliest token of raw logits: then a device may find it. */
+static inline bool lw__is_plain_greedy(const lw_request *request)
+{
+    return request->sampling.temperature <= 0.0 && lw_penalties_are_off(&request->penalties);
+}
+
 /* What one lane brings to a round: known rows, then drafts below the last of them. */
 typedef struct lw__share {
     uint32_t lane;
@@ -78,41 +84,6 @@ typedef struct lw__round {
     uint32_t prompt_rows;
     uint32_t running;        /* shares of running lanes; they stand first */
 } lw__round;
-
-/* One row that is drawn: what threads read and fill. */
-typedef struct lw__draw {
-    const lw__lane *lane;
-    const float *logits;     /* [vocab] raw */
-    uint32_t position;       /* of the token */
-    int32_t node;            /* index of the row's draft; -1: the pending token */
-    struct lw__draw *next;   /* the row that its walk reaches next if this one's first draft is right */
-    lw__drawn *drawn;
-    lw_status status;
-    lw_diag diag;            /* of status */
-} lw__draw;
-
-/* Where a share's walk along its window is. */
-typedef struct lw__walk {
-    int32_t node;            /* its next row's draft; -1: the pending token */
-    bool goes_on;
-    uint32_t drawing;        /* rows of it in the wave in hand, from first to last */
-    lw__draw *first, *last;
-} lw__walk;
-
-/* Scratch of one part of a wave. */
-typedef struct lw__drawer {
-    lw_sampler *sampler;
-    float *logits;           /* [vocab] a row with penalties */
-} lw__drawer;
-
-typedef struct lw__draws {
-    lw__drawer *drawers;     /* [drawer_count] */
-    uint32_t drawer_count;
-    uint64_t work_least;     /* logits looked at that are worth a thread */
-    lw__draw *items;         /* [lanes + drawer_count] of the wave in hand */
-    uint32_t count;
-    lw__walk walks[LW_CORE_LANES_MAX];   /* of the round's shares */
-} lw__draws;
 
 typedef struct lw__head {
     uint32_t steps_max;      /* of one chain; 0: there is no head, or it is off */
@@ -174,21 +145,17 @@ lw_draft_source lw__head_source(lw_core *core);
 /* Which rows of which lanes; pure but for *round. */
 void lw__round_choose(const lw_core *core, lw__round *round);
 
-/* ---- draws.c ---- */
-
-lw_status lw__draws_init(lw_core *core, lw_diag *d) LW_MUST_USE;
-void lw__draws_deinit(lw_core *core);
-/* Draws all items of the wave in hand whose status is LW_OK. */
-void lw__draws_run(lw_core *core);
-/* Whether a row of this request is worth a thread of its own. */
-bool lw__draws_spread(const lw_core *core, const lw_request *request);
-
 /* ---- verify.c ---- */
 
 /* Draws along the windows of all shares: appends to the lanes' ids, fills what commit of the same round
  * reads.
  */
 void lw__round_sample(lw_core *core, const lw__round *round);
+/* Whether the request's draws take the device's likeliest tokens in place of logits. */
+static inline bool lw__reads_best(const lw_core *core, const lw_request *request)
+{
+    return core->device.table->read_best != NULL && request->logprobs < 0 && lw__is_plain_greedy(request);
+}
 
 /* Whether this token ends the reply of which it is a part. */
 bool lw__is_end_id(const lw_request *request, int32_t id);

@@ -94,7 +94,7 @@ static void items_draw(lw_core *core, uint32_t part, uint32_t parts)
     lw__draws *draws = &core->draws;
     for (uint32_t i = part; i < draws->count; i += parts) {
         lw__draw *draw = &draws->items[i];
-        if (draw->status == LW_OK)
+        if (draw->status == LW_OK && !draw->is_known)
             draw->status = draw_row(&draws->drawers[part], draw, core->device.plan->vocab);
     }
 }
@@ -113,6 +113,7 @@ static void part_draw(void *context, unsigned part, unsigned parts)
 
 static uint64_t work_of(const lw_core *core, const lw_request *request)
 {
+    if (lw__reads_best(core, request)) return 0;
     const uint32_t sampled = request->sampling.temperature > 0.0 ? SAMPLED_WORK : 0;
     const uint32_t told = request->logprobs >= 0 ? LOGPROBS_WORK : 0;
     return (uint64_t)core->device.plan->vocab * (1 + sampled + told);
@@ -120,7 +121,8 @@ static uint64_t work_of(const lw_core *core, const lw_request *request)
 
 bool lw__draws_spread(const lw_core *core, const lw_request *request)
 {
-    return core->draws.drawer_count > 1 && work_of(core, request) >= core->draws.work_least;
+    const uint64_t work = work_of(core, request);
+    return core->draws.drawer_count > 1 && work > 0 && work >= core->draws.work_least;
 }
 
 void lw__draws_run(lw_core *core)
@@ -129,7 +131,7 @@ void lw__draws_run(lw_core *core)
     uint64_t work_beside = 0;
     for (uint32_t i = 1; i < draws->count; i++)
         work_beside += work_of(core, draws->items[i].lane->job.request);
-    if (draws->count > 1 && draws->drawer_count > 1 && work_beside >= draws->work_least)
+    if (work_beside > 0 && draws->drawer_count > 1 && work_beside >= draws->work_least)
         lw_pool_run(core->device.threads, part_draw, core);
     else
         items_draw(core, 0, 1);

@@ -8,7 +8,7 @@
  */
 #include "lane/core_internal.h"
 
-enum { NO_NODE = -1 };
+enum { NO_NODE = -1, NO_ID = -1 };
 
 bool lw__is_end_id(const lw_request *request, int32_t id)
 {
@@ -44,6 +44,20 @@ static int32_t child_drawn(const lw_draft *draft, uint32_t drafts, int32_t node,
 
 /* ---- a wave ---- */
 
+/* The device's own answer, where that is the draw and logits are of no other use; else the logits. */
+static lw_status row_read(lw_core *core, const lw_request *request, uint32_t wanted, lw__draw *draw)
+{
+    const lw_device_table *table = core->device.table;
+    int32_t id = NO_ID;
+    if (lw__reads_best(core, request)) {
+        const lw_status status = table->read_best(core->device.exec, wanted, &id, &draw->diag);
+        if (status != LW_OK) return status;
+    }
+    draw->is_known = id != NO_ID;
+    draw->drawn->id = id;
+    return draw->is_known ? LW_OK : table->read_logits(core->device.exec, wanted, &draw->logits, &draw->diag);
+}
+
 static void item_add(lw_core *core, const lw__share *share, lw__walk *walk, int32_t node)
 {
     lw__lane *lane = &core->lanes[share->lane];
@@ -55,8 +69,7 @@ static void item_add(lw_core *core, const lw__share *share, lw__walk *walk, int3
     draw->drawn = drawn;
     draw->next = NULL;
     draw->node = node;
-    draw->status = core->device.table->read_logits(
-        core->device.exec, share->wanted_begin + (uint32_t)(node + 1), &draw->logits, &draw->diag);
+    draw->status = row_read(core, lane->job.request, share->wanted_begin + (uint32_t)(node + 1), draw);
     if (walk->drawing++ == 0) walk->first = draw;
     else walk->last->next = draw;
     walk->last = draw;

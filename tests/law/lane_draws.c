@@ -78,7 +78,8 @@ static void stream_make(stream *s, uint32_t index)
                                .token = on_token,
                                .end = on_end,
                                .context = s };
-    if (index > 0) s->request.sampling = (lw_sampling){ .temperature = 0.8, .top_p = 0.9, .seed = index };
+    if (index != 4)
+        s->request.sampling = (lw_sampling){ .temperature = 0.8, .top_p = 0.9, .seed = 9 + index };
     if (index == 3) s->request.penalties = (lw_penalties){ .repetition = 1.2f, .frequency = 0.5f };
     if (index != 5) {
         s->request.penalties.biases = &no_poison;

@@ -72,6 +72,8 @@ static lw_status probe_run(probe_case *c, const char *name, const void *in, void
     const lw_ze_group_count groups = { GROUPS, 1, 1 };
     lw_ze_kernel *kernel = NULL;
     assert_int_equal(ze->zeKernelCreate(c->module, &desc, &kernel), LW_ZE_RESULT_SUCCESS);
+    assert_int_equal(ze->zeKernelSetIndirectAccess(kernel, LW_ZE_KERNEL_INDIRECT_ACCESS_FLAG_DEVICE),
+                     LW_ZE_RESULT_SUCCESS);
     assert_int_equal(ze->zeKernelSetGroupSize(kernel, ITEMS, 1, 1), LW_ZE_RESULT_SUCCESS);
     assert_int_equal(ze->zeKernelSetArgumentValue(kernel, 0, sizeof args, args), LW_ZE_RESULT_SUCCESS);
     assert_int_equal(lw__xpu_upload(c->device, c->in.at, in, COUNT * 4, NULL), LW_OK);

@@ -6,12 +6,13 @@
  * shows; memory is born poisoned and ends at a page that is not mapped.
  *
  * Environment, read at zeInit: LW_EMULATED_DEVICES (1), LW_EMULATED_BYTES of each (4 GiB),
- * LW_EMULATED_NO_DRIVER (zeInit fails), LW_EMULATED_NO_SYSMAN.
+ * LW_EMULATED_NO_DRIVER (zeInit fails), LW_EMULATED_NO_SYSMAN. Read when SPIR-V is built:
+ * LW_EMULATED_COMPILED, the shared object that answers for it.
  */
 #ifndef TESTS_XPU_EMULATED_H
 #define TESTS_XPU_EMULATED_H
 
-#include "device/xpu/ze_abi.h"
+#include "device/xpu/zes_abi.h"
 
 #include <stdbool.h>
 
@@ -24,10 +25,20 @@ typedef struct lw_emulated_state {
     uint32_t calls;             /* that could fail: closing entries are not among them */
     uint32_t objects;           /* that are open: contexts, lists, pools, events, modules, kernels, memory */
     uint32_t launches;
+    uint32_t waits;             /* of the host, for an event */
+    uint32_t spirv_builds;      /* modules that were SPIR-V */
+    uint32_t driver_version;
+    bool runs_no_lists;         /* closed lists cannot be appended to immediate ones */
     uint64_t used_bytes[EMULATED_DEVICES_MAX];
     bool after_failed_init;     /* something was called though zeInit had failed */
     char error[256];            /* of the last kernel that went wrong */
 } lw_emulated_state;
+
+extern lw_emulated_state lw_emulated;
+
+/* A module's bytes as this device runs them, malloc'd. False: why says why not. */
+typedef struct emulated_image { uint8_t *bytes; size_t count; } emulated_image;
+bool emulated_image_make(const lw_ze_module_desc *desc, emulated_image *out, char why[128]);
 
 /* One launch: fn runs once for each item with the kernel's argument. False: state->error says why. */
 typedef struct emulated_launch {

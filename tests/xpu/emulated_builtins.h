@@ -37,6 +37,21 @@ float OVER intel_sub_group_shuffle_xor(float x, uint mask)
 }
 
 float OVER fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+float8 OVER fma(float8 a, float8 b, float8 c)
+{
+    for (int i = 0; i < 8; i++) c[i] = __builtin_fmaf(a[i], b[i], c[i]);
+    return c;
+}
+uint4 OVER select(uint4 a, uint4 b, int4 which)
+{
+    for (int i = 0; i < 4; i++) a[i] = which[i] < 0 ? b[i] : a[i];
+    return a;
+}
+uint4 OVER vload4(size_t at, const global uint *p)
+{
+    p += 4 * at;
+    return (uint4)(p[0], p[1], p[2], p[3]);
+}
 float OVER sqrt(float x) { return __builtin_sqrtf(x); }
 float OVER fmax(float a, float b) { return __builtin_fmaxf(a, b); }
 float expf(float x);

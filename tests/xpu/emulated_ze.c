@@ -30,11 +30,11 @@ struct lw_ze_event_pool { uint32_t count; };
 struct lw_ze_event { bool signaled; };
 struct lw_ze_build_log { char text[256]; };
 struct lw_zes_memory { uint32_t index; };
-struct lw_ze_module { void *library; };
+struct lw_ze_module { void *library; emulated_image image; };
 struct lw_ze_kernel {
     void (*fn)(const void *args);
     uint32_t args_bytes, items[3];
-    bool has_args;
+    bool has_args, sees_memory;
     uint8_t args[ARGUMENT_BYTES_MAX];
 };
 
@@ -46,12 +46,14 @@ typedef struct command {
     uint32_t groups[3], items[3];
     uint8_t args[ARGUMENT_BYTES_MAX];
     lw_ze_event *signal;
+    const lw_ze_list *recorded;     /* the closed list that it came from; NULL: none */
 } command;
 
 struct lw_ze_list {
     command *commands;
     size_t count, capacity;
-    lw_ze_list *next;           /* of all open lists */
+    bool records, is_closed;    /* a regular list: what is appended waits for it to be run */
+    lw_ze_list *next;           /* of all immediate lists */
 };
 
 typedef struct allocation {
@@ -61,7 +63,8 @@ typedef struct allocation {
     struct allocation *next;
 } allocation;
 
-EXPORT lw_emulated_state lw_emulated = { .fail_with = LW_ZE_RESULT_ERROR_DEVICE_LOST };
+EXPORT lw_emulated_state lw_emulated = { .fail_with = LW_ZE_RESULT_ERROR_DEVICE_LOST,
+                                          .driver_version = 1 };
 static lw_ze_driver driver;
 static lw_ze_device devices[EMULATED_DEVICES_MAX] = { { 0 }, { 1 }, { 2 }, { 3 } };
 static struct lw_zes_memory modules[EMULATED_DEVICES_MAX] = { { 0 }, { 1 }, { 2 }, { 3 } };
@@ -131,6 +134,15 @@ lw_ze_result zeDriverGet(uint32_t *count, lw_ze_driver **drivers)
     return LW_ZE_RESULT_SUCCESS;
 }
 
+lw_ze_result zeDriverGetProperties(lw_ze_driver *from, lw_ze_driver_properties *out)
+{
+    CALLED();
+    (void)from;
+    if (out->stype != LW_ZE_STRUCTURE_TYPE_DRIVER_PROPERTIES) return LW_ZE_RESULT_ERROR_INVALID_ARGUMENT;
+    out->version = lw_emulated.driver_version;
+    return LW_ZE_RESULT_SUCCESS;
+}
+
 static lw_ze_result devices_list(uint32_t *count, lw_ze_device **out)
 {
     for (uint32_t i = 0; out != NULL && i < *count && i < device_count; i++) out[i] = &devices[i];
@@ -182,6 +194,17 @@ lw_ze_result zeDeviceGetComputeProperties(lw_ze_device *device, lw_ze_device_com
     out->sub_group_size_count = 2;
     out->sub_group_sizes[0] = 16;
     out->sub_group_sizes[1] = 32;
+    return LW_ZE_RESULT_SUCCESS;
+}
+
+lw_ze_result zeDeviceGetModuleProperties(lw_ze_device *device, lw_ze_device_module_properties *out)
+{
+    CALLED();
+    (void)device;
+    if (out->stype != LW_ZE_STRUCTURE_TYPE_DEVICE_MODULE_PROPERTIES)
+        return LW_ZE_RESULT_ERROR_INVALID_ARGUMENT;
+    out->spirv_version = 1 << 16 | 4 << 8;
+    out->argument_bytes_max = ARGUMENT_BYTES_MAX;
     return LW_ZE_RESULT_SUCCESS;
 }
 
@@ -361,37 +384,60 @@ static lw_ze_result module_failed(lw_ze_build_log **log, lw_ze_result result, co
     return result;
 }
 
+/* Loads the image as a shared object, which a file in memory holds. */
+static void *library_open(const emulated_image *image)
+{
+    const int file = memfd_create("module", MFD_CLOEXEC);
+    char path[64];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+    const bool written = file >= 0 && write(file, image->bytes, image->count) == (ssize_t)image->count;
+    void *library = written ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+    if (file >= 0) close(file);
+    return library;
+}
+
 lw_ze_result zeModuleCreate(lw_ze_context *context, lw_ze_device *device, const lw_ze_module_desc *desc,
                             lw_ze_module **out, lw_ze_build_log **log)
 {
     CALLED();
     (void)context;
     (void)device;
-    if (desc->input_bytes < 4 || memcmp(desc->input, "\177ELF", 4) != 0)
-        return module_failed(log, LW_ZE_RESULT_ERROR_INVALID_NATIVE_BINARY, "not a module of this device");
-    const int file = memfd_create("module", MFD_CLOEXEC);
-    char path[64];
-    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
-    const bool written =
-        file >= 0 && write(file, desc->input, desc->input_bytes) == (ssize_t)desc->input_bytes;
-    void *library = written ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
-    if (file >= 0) close(file);
-    if (library == NULL) return module_failed(log, LW_ZE_RESULT_ERROR_MODULE_BUILD_FAILURE, dlerror());
+    emulated_image image;
+    char why[128];
+    if (!emulated_image_make(desc, &image, why))
+        return module_failed(log, LW_ZE_RESULT_ERROR_INVALID_NATIVE_BINARY, why);
+    void *library = library_open(&image);
+    if (library == NULL) {
+        free(image.bytes);
+        return module_failed(log, LW_ZE_RESULT_ERROR_MODULE_BUILD_FAILURE, dlerror());
+    }
     void (*attach)(const emulated_calls *calls);
     *(void **)&attach = dlsym(library, "lw_emulated_attach");
     if (attach == NULL || object_make(sizeof **out, (void **)out) != LW_ZE_RESULT_SUCCESS) {
+        free(image.bytes);
         dlclose(library);
         return module_failed(log, LW_ZE_RESULT_ERROR_MODULE_LINK_FAILURE, "built without its glue");
     }
     attach(&emulated_kernel_calls);
     (*out)->library = library;
+    (*out)->image = image;
     return LW_ZE_RESULT_SUCCESS;
 }
 
 lw_ze_result zeModuleDestroy(lw_ze_module *module)
 {
     if (module->library != NULL) dlclose(module->library);
+    free(module->image.bytes);
     return object_free(module);
+}
+
+lw_ze_result zeModuleGetNativeBinary(lw_ze_module *module, size_t *bytes, uint8_t *out)
+{
+    CALLED();
+    if (out != NULL && *bytes < module->image.count) return LW_ZE_RESULT_ERROR_INVALID_ARGUMENT;
+    if (out != NULL) memcpy(out, module->image.bytes, module->image.count);
+    *bytes = module->image.count;
+    return LW_ZE_RESULT_SUCCESS;
 }
 
 lw_ze_result zeModuleBuildLogGetString(lw_ze_build_log *log, size_t *bytes, char *text)
@@ -435,6 +481,13 @@ lw_ze_result zeKernelSetGroupSize(lw_ze_kernel *kernel, uint32_t x, uint32_t y, 
     CALLED();
     if (x == 0 || y == 0 || z == 0 || (uint64_t)x * y * z > 512) return LW_ZE_RESULT_ERROR_INVALID_ARGUMENT;
     memcpy(kernel->items, (const uint32_t[]){ x, y, z }, sizeof kernel->items);
+    return LW_ZE_RESULT_SUCCESS;
+}
+
+lw_ze_result zeKernelSetIndirectAccess(lw_ze_kernel *kernel, uint32_t flags)
+{
+    CALLED();
+    kernel->sees_memory = (flags & LW_ZE_KERNEL_INDIRECT_ACCESS_FLAG_DEVICE) != 0;
     return LW_ZE_RESULT_SUCCESS;
 }
 
@@ -514,6 +567,7 @@ static bool list_run(lw_ze_list *list, const lw_ze_event *event)
 lw_ze_result zeEventHostSynchronize(lw_ze_event *event, uint64_t timeout_ns)
 {
     CALLED();
+    lw_emulated.waits++;
     if (timeout_ns == UINT64_MAX) misuse("a wait without an end");
     for (lw_ze_list *list = lists; list != NULL && !event->signaled; list = list->next) {
         if (!list_run(list, event)) return LW_ZE_RESULT_ERROR_DEVICE_LOST;
@@ -545,8 +599,42 @@ lw_ze_result zeCommandListCreateImmediate(lw_ze_context *context, lw_ze_device *
     return LW_ZE_RESULT_SUCCESS;
 }
 
+lw_ze_result zeCommandListCreate(lw_ze_context *context, lw_ze_device *device, const lw_ze_list_desc *desc,
+                                 lw_ze_list **out)
+{
+    CALLED();
+    (void)context;
+    (void)device;
+    if (desc->stype != LW_ZE_STRUCTURE_TYPE_COMMAND_LIST_DESC || desc->ordinal != 1)
+        return LW_ZE_RESULT_ERROR_INVALID_ARGUMENT;
+    const lw_ze_result result = object_make(sizeof **out, (void **)out);
+    if (result == LW_ZE_RESULT_SUCCESS) (*out)->records = true;
+    return result;
+}
+
+lw_ze_result zeCommandListClose(lw_ze_list *list)
+{
+    CALLED();
+    if (!list->records || list->is_closed) return LW_ZE_RESULT_ERROR_INVALID_ARGUMENT;
+    list->is_closed = true;
+    return LW_ZE_RESULT_SUCCESS;
+}
+
+/* A recorded list goes while no command of it waits. */
+static lw_ze_result recorded_destroy(lw_ze_list *list)
+{
+    for (const lw_ze_list *other = lists; other != NULL; other = other->next) {
+        for (size_t i = 0; i < other->count; i++) {
+            if (other->commands[i].recorded == list) misuse("a recorded list was destroyed before it ran");
+        }
+    }
+    free(list->commands);
+    return object_free(list);
+}
+
 lw_ze_result zeCommandListDestroy(lw_ze_list *list)
 {
+    if (list->records) return recorded_destroy(list);
     lw_ze_list **at = &lists;
     while (*at != NULL && *at != list) at = &(*at)->next;
     if (*at == NULL) return LW_ZE_RESULT_ERROR_INVALID_ARGUMENT;
@@ -557,6 +645,7 @@ lw_ze_result zeCommandListDestroy(lw_ze_list *list)
 
 static lw_ze_result append(lw_ze_list *list, const command *c)
 {
+    if (list->is_closed) return LW_ZE_RESULT_ERROR_INVALID_ARGUMENT;
     if (list->count == list->capacity) {
         const size_t capacity = list->capacity == 0 ? 64 : 2 * list->capacity;
         command *commands = realloc(list->commands, capacity * sizeof *commands);
@@ -594,8 +683,27 @@ lw_ze_result zeCommandListAppendLaunchKernel(lw_ze_list *list, lw_ze_kernel *ker
     (void)waits;
     if (wait_count != 0 || !kernel->has_args || kernel->items[0] == 0 || groups->x == 0 || groups->y == 0)
         return LW_ZE_RESULT_ERROR_INVALID_ARGUMENT;
+    if (!kernel->sees_memory) misuse("a launch of a kernel that may find memory not resident");
     command c = { .fn = kernel->fn, .groups = { groups->x, groups->y, groups->z }, .signal = signal };
     memcpy(c.items, kernel->items, sizeof c.items);
     memcpy(c.args, kernel->args, kernel->args_bytes);
     return append(list, &c);
+}
+
+lw_ze_result zeCommandListImmediateAppendCommandListsExp(lw_ze_list *list, uint32_t count,
+                                                         lw_ze_list **closed, lw_ze_event *signal,
+                                                         uint32_t wait_count, lw_ze_event **waits)
+{
+    CALLED();
+    (void)waits;
+    if (lw_emulated.runs_no_lists) return LW_ZE_RESULT_ERROR_UNSUPPORTED_FEATURE;
+    if (list->records || count != 1 || !closed[0]->is_closed || signal != NULL || wait_count != 0)
+        return LW_ZE_RESULT_ERROR_INVALID_ARGUMENT;
+    for (size_t i = 0; i < closed[0]->count; i++) {
+        command c = closed[0]->commands[i];
+        c.recorded = closed[0];
+        const lw_ze_result result = append(list, &c);
+        if (result != LW_ZE_RESULT_SUCCESS) return result;
+    }
+    return LW_ZE_RESULT_SUCCESS;
 }
