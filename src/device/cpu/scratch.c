@@ -68,7 +68,7 @@ lw_status lw__cpu_scratch_bytes(const lw_device *device, const lw_plan *plan, co
                                 uint64_t *bytes, lw_diag *d)
 {
     const lw_cpu_sizes sizes = lw__cpu_sizes(device, plan, rows->rows_max);
-    const lw_status status = lw_layout_bytes(plan, rows->rows_max, rows->wanted_max, bytes, d);
+    const lw_status status = lw_layout_bytes(plan, NULL, rows->rows_max, rows->wanted_max, bytes, d);
     *bytes += sizes.prepared_bytes + sizes.attend_bytes + sizes.recur_bytes;
     *bytes += table_bytes(plan, &sizes, rows->rows_max, rows->wanted_max);
     return status;

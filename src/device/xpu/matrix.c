@@ -1,5 +1,6 @@
-/* Weight matrices for the xpu kernels: which descriptors they read, and repacking those into blocks of 16 rows
- * (kargs.h). A format is known by its axes alone: how a code reads, its bits, the group and type of scales.
+/* Weight matrices for the xpu kernels: which descriptors they read, and repacking those into blocks of 16
+ * rows (kargs.h). A format is known by its axes alone: how a code reads, its bits, the group and type of
+ * scales.
  */
 #include "device/xpu/matrix.h"
 
@@ -22,6 +23,40 @@ static const struct { lw_map map; uint32_t bits, kernel_map; lw_xpu_kernel kerne
 #undef LW_XPU_FORM
 };
 enum { FORM_COUNT = sizeof forms / sizeof forms[0] };
+
+static const struct { lw_map map; uint32_t bits; lw_xpu_kernel kernels[4]; } fused_forms[] = {
+#define LW_XPU_FORM(name, code_map, code_bits) \
+    { .map = LW_MAP_##code_map, .bits = code_bits, \
+      .kernels = { LW_XPU_KERNEL_linears_##name, LW_XPU_KERNEL_linears_##name##_rows, \
+                   LW_XPU_KERNEL_swiglu_##name, LW_XPU_KERNEL_swiglu_##name##_rows } },
+#include "device/xpu/fused_forms.list"
+#undef LW_XPU_FORM
+};
+enum { FUSED_FORM_COUNT = sizeof fused_forms / sizeof fused_forms[0] };
+
+static uint32_t fused_form_of(const lw_weight *w)
+{
+    uint32_t form = 0;
+    while (form < FUSED_FORM_COUNT
+           && (fused_forms[form].map != w->map || fused_forms[form].bits != w->code_bits))
+        form++;
+    return form;
+}
+
+bool lw__xpu_form_is_fused(const lw_weight *w)
+{
+    return fused_form_of(w) < FUSED_FORM_COUNT;
+}
+
+lw_xpu_kernel lw__xpu_linears_kernel(const lw_weight *w, bool one_row)
+{
+    return fused_forms[fused_form_of(w)].kernels[one_row ? 0 : 1];
+}
+
+lw_xpu_kernel lw__xpu_swiglu_kernel(const lw_weight *w, bool one_row)
+{
+    return fused_forms[fused_form_of(w)].kernels[one_row ? 2 : 3];
+}
 
 /* Bits of a code in its low plane; the rest are in the high one. */
 static uint32_t low_bits(uint32_t bits)
@@ -59,12 +94,24 @@ uint32_t lw__xpu_matrix_groups(const lw_weight *w)
     return (uint32_t)size_div_up(w->cols, cut_of(w));
 }
 
+uint32_t lw__xpu_matrix_sums_group(const lw_weight *w)
+{
+    const bool is_offset = w->has_bias || w->bias_per_scale < 0 || w->bias_per_scale > 0;
+    return w->group != 0 && is_offset ? cut_of(w) : 0;
+}
+
+bool lw__xpu_matrix_is_like(const lw_weight *a, const lw_weight *b)
+{
+    return form_of(a) == form_of(b) && a->cols == b->cols && cut_of(a) == cut_of(b);
+}
+
 /* The fewest codes that fill whole words of each plane, in eights: kernels take eight at a time. */
 static uint32_t codes_unit(uint32_t bits)
 {
     enum { TAKEN = 8 };
     uint32_t unit = TAKEN;
-    while (unit * low_bits(bits) % WORD_BITS != 0 || unit * (bits - low_bits(bits)) % WORD_BITS != 0) unit *= 2;
+    while (unit * low_bits(bits) % WORD_BITS != 0 || unit * (bits - low_bits(bits)) % WORD_BITS != 0)
+        unit *= 2;
     return unit;
 }
 
@@ -89,7 +136,8 @@ static lw_status globals_check(const lw_weight *w, lw_diag *d)
 {
     for (uint32_t i = 0; i < w->stack_count; i++) {
         const float global = (float)lw_weight_global(w, i);
-        if (!isfinite(global)) return lw_fail(d, LW_BAD_MODEL, "%s: a global scale of %g", w->name, (double)global);
+        if (!isfinite(global))
+            return lw_fail(d, LW_BAD_MODEL, "%s: a global scale of %g", w->name, (double)global);
     }
     return LW_OK;
 }
@@ -100,16 +148,18 @@ lw_status lw__xpu_matrix_check(const lw_weight *w, lw_diag *d)
     lw_weight_format(w, format);
     const uint32_t cut = cut_of(w), form = form_of(w);
     if (form == FORM_COUNT || (w->map == LW_MAP_TABLE16 && w->table == NULL)) {
-        return lw_fail(d, LW_UNSUPPORTED,
-                       "%s is %s: the xpu device has bf16, fp16, fp32, e4m3, tables of 16 and integer codes of "
-                       "2, 3, 4, 5, 6 and 8 bits",
-                       w->name, format);
+        return lw_fail(
+            d, LW_UNSUPPORTED,
+            "%s is %s: the xpu device has bf16, fp16, fp32, e4m3, tables of 16 and integer codes of "
+            "2, 3, 4, 5, 6 and 8 bits",
+            w->name, format);
     }
     if (w->group != 0 && (w->code_bits > 8 || scale_type_of(w) == LW_XPU_SCALE_NONE)) {
-        return lw_fail(d, LW_UNSUPPORTED,
-                       "%s is %s with scales of type %s: the xpu device has BF16, F16, F32 and, without biases, "
-                       "F8_E4M3, beside codes of up to 8 bits",
-                       w->name, format, lw_dtype_name(w->scale_type));
+        return lw_fail(
+            d, LW_UNSUPPORTED,
+            "%s is %s with scales of type %s: the xpu device has BF16, F16, F32 and, without biases, "
+            "F8_E4M3, beside codes of up to 8 bits",
+            w->name, format, lw_dtype_name(w->scale_type));
     }
     if (w->group == 0 && w->map == LW_MAP_INTEGER)
         return lw_fail(d, LW_UNSUPPORTED, "%s is %s without scales", w->name, format);
@@ -129,8 +179,8 @@ lw_status lw__xpu_table_check(const lw_weight *w, lw_diag *d)
     const double global = lw_weight_global(w, 0);
     const char *lacks = NULL;
     if (global < 1.0 || global > 1.0) lacks = "a global scale";
-    if (w->group != 0 && w->has_bias && w->scale_type == LW_DTYPE_F32) lacks = "fp32 biases";
-    if (w->group != 0 && !w->has_bias && w->map != LW_MAP_INTEGER && (w->bias_per_scale < 0 || w->bias_per_scale > 0))
+    if (w->group != 0 && !w->has_bias && w->map != LW_MAP_INTEGER &&
+        (w->bias_per_scale < 0 || w->bias_per_scale > 0))
         lacks = "biases beside codes that are no integers";
     return lacks == NULL ? LW_OK : lw_fail(d, LW_UNSUPPORTED, "%s: the xpu device has embeddings without %s",
                                            w->name, lacks);
@@ -148,7 +198,7 @@ static lw_xpu_matrix matrix_of(const lw_weight *w)
     m.slices = (uint32_t)size_div_up(m.groups, m.slice_groups);
     m.has_bias = w->group != 0 && w->has_bias;
     m.bias_per_scale = w->group == 0 || w->has_bias ? 0.0f : w->bias_per_scale;
-    m.is_offset = m.has_bias || m.bias_per_scale < 0 || m.bias_per_scale > 0;
+    m.is_offset = lw__xpu_matrix_sums_group(w) != 0;
     return m;
 }
 
@@ -179,8 +229,8 @@ static bool block_make(block *b, const lw_weight *w, const lw_xpu_matrix *m, lw_
     b->codes8 = lw_arena_take_array(arena, m->cols, sizeof *b->codes8);
     b->row_scales = lw_arena_take_array(arena, scale_groups, sizeof *b->row_scales);
     b->row_biases = lw_arena_take_array(arena, scale_groups, sizeof *b->row_biases);
-    return b->words != NULL && b->scales != NULL && b->codes != NULL && b->high != NULL && b->codes16 != NULL && b->codes8 != NULL
-        && b->row_scales != NULL && b->row_biases != NULL;
+    return b->words != NULL && b->scales != NULL && b->codes != NULL && b->high != NULL &&
+           b->codes16 != NULL && b->codes8 != NULL && b->row_scales != NULL && b->row_biases != NULL;
 }
 
 static void row_read(block *b, const lw_weight *w, uint32_t member, uint32_t row)
@@ -270,7 +320,8 @@ static lw_status tail_load(lw_device *device, const lw_weight *w, const lw_xpu_m
                            lw_diag *d)
 {
     float *globals = lw_arena_take_array(arena, w->stack_count, sizeof *globals);
-    if (globals == NULL) return lw_fail(d, LW_NO_ROOM, "no memory for the scales of %u matrices", w->stack_count);
+    if (globals == NULL)
+        return lw_fail(d, LW_NO_ROOM, "no memory for the scales of %u matrices", w->stack_count);
     for (uint32_t i = 0; i < w->stack_count; i++) globals[i] = (float)lw_weight_global(w, i);
     const lw_status status = lw__xpu_upload(device, (void *)(uintptr_t)m->globals, globals,
                                             w->stack_count * sizeof *globals, d);
@@ -279,14 +330,16 @@ static lw_status tail_load(lw_device *device, const lw_weight *w, const lw_xpu_m
 }
 
 /* Where everything lies, in memory that is allocated here. */
-static lw_status memory_make(lw_device *device, const lw_weight *w, const block *b, lw_xpu_weight *out, lw_diag *d)
+static lw_status memory_make(lw_device *device, const lw_weight *w, const block *b, lw_xpu_weight *out,
+                             lw_diag *d)
 {
     lw_xpu_matrix *m = &out->matrix;
     const size_t blocks = size_div_up(w->rows, LW_XPU_LANES);
     size_t words, scales, bytes;
     m->words_bytes = blocks * b->words_bytes;
     m->scales_bytes = size_round_up(blocks * b->scales_bytes, sizeof(float));
-    if (!size_mul(m->words_bytes, w->stack_count, &words) || !size_mul(m->scales_bytes, w->stack_count, &scales))
+    if (!size_mul(m->words_bytes, w->stack_count, &words) ||
+        !size_mul(m->scales_bytes, w->stack_count, &scales))
         return lw_fail(d, LW_NO_ROOM, "its size does not fit this machine");
     bytes = words + scales + (w->stack_count + TABLE_COUNT) * sizeof(float);
     const lw_status status = lw__xpu_alloc(device, bytes, &out->memory, d);

@@ -100,12 +100,13 @@ static lw_status module_make(lw_device *device, const lw_xpu_source *source, lw_
     return status;
 }
 
-/* A kept image that this driver does not take is built again. */
-static lw_status module_build(lw_device *device, const lw_xpu_source *source, lw_diag *d)
+/* A kept image that this driver does not take is built again. *is_new: the driver built SPIR-V. */
+static lw_status module_build(lw_device *device, const lw_xpu_source *source, bool *is_new, lw_diag *d)
 {
     lw_buf kept;
     lw_buf_init(&kept, 0);
     lw_status status = LW_NOT_FOUND;
+    *is_new = false;
     if (is_spirv(source) && lw__xpu_image_read(device, source, &kept)) {
         const lw_xpu_source image = { .bytes = (const uint8_t *)kept.bytes, .count = kept.count,
                                       .build_flags = source->build_flags, .name = source->name };
@@ -114,7 +115,7 @@ static lw_status module_build(lw_device *device, const lw_xpu_source *source, lw
     lw_buf_deinit(&kept);
     if (status == LW_OK) return LW_OK;
     status = module_make(device, source, d);
-    if (status == LW_OK && is_spirv(source)) lw__xpu_image_save(device, source);
+    *is_new = status == LW_OK && is_spirv(source);
     return status;
 }
 
@@ -148,30 +149,37 @@ static lw_status kernels_make(lw_device *device, lw_diag *d)
     return LW_OK;
 }
 
-static lw_status module_load(lw_device *device, lw_diag *d)
+/* What to build: the file that was named, whose bytes the caller frees, or the program's own. */
+static lw_status source_open(const lw_device *device, lw_xpu_source *source, uint8_t **bytes, lw_diag *d)
 {
     const lw_xpu_spirv own = lw_xpu_spirv_view(device->info.has_dpas);
-    lw_xpu_source source = { .bytes = own.bytes, .count = own.count, .build_flags = build_flags,
-                             .name = own_name };
-    uint8_t *bytes = NULL;
-    lw_status status = LW_OK;
-    if (device->module_path != NULL) {
-        status = module_read(device->module_path, &bytes, &source.count, d);
-        source.bytes = bytes;
-        source.name = device->module_path;
-    } else if (own.count == 0) {
-        status = lw_fail(d, LW_UNSUPPORTED,
-                         "this build has no kernels for %s: it was made without ocloc (Debian: "
-                         "intel-opencl-icd); LANEWISE_XPU_KERNELS names a module of them (docs/xpu.md)",
-                         device->info.name);
+    *source = (lw_xpu_source){ .bytes = own.bytes, .count = own.count, .build_flags = build_flags,
+                               .name = own_name };
+    *bytes = NULL;
+    if (device->module_path == NULL && own.count > 0) return LW_OK;
+    if (device->module_path == NULL) {
+        return lw_fail(d, LW_UNSUPPORTED,
+                       "this build has no kernels for %s: it was made without ocloc (Debian: "
+                       "intel-opencl-icd); LANEWISE_XPU_KERNELS names a module of them (docs/xpu.md)",
+                       device->info.name);
     }
-    if (status == LW_OK) status = module_build(device, &source, d);
-    free(bytes);
+    const lw_status status = module_read(device->module_path, bytes, &source->count, d);
+    source->bytes = *bytes;
+    source->name = device->module_path;
     return status;
 }
 
 lw_status lw__xpu_kernels_load(lw_device *device, lw_diag *d)
 {
-    const lw_status status = device->module == NULL ? module_load(device, d) : LW_OK;
-    return status == LW_OK ? kernels_make(device, d) : status;
+    if (device->module != NULL) return kernels_make(device, d);
+    lw_xpu_source source;
+    uint8_t *bytes;
+    bool is_new = false;
+    lw_status status = source_open(device, &source, &bytes, d);
+    if (status == LW_OK) status = module_build(device, &source, &is_new, d);
+    if (status == LW_OK) status = kernels_make(device, d);
+    /* Drivers build cut SPIR-V too: what has all kernels is worth keeping, and nothing else. */
+    if (status == LW_OK && is_new) lw__xpu_image_save(device, &source);
+    free(bytes);
+    return status;
 }
