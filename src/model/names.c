@@ -302,14 +302,6 @@ static const char *const no_suffix[] = { "", NULL };
 /* Fused experts are parameters of their module: no ".weight" follows. */
 static const char *const stack_suffixes[] = { ".weight", "", NULL };
 
-bool lw_names_stack(lw_names *names, lw_weight *out, const uint32_t dims[3], const char *module, ...)
-{
-    lw__ask a = { .suffixes = stack_suffixes, .stack = dims[0], .rows = dims[1], .cols = dims[2] };
-    SPELL_ASK(&a, module);
-    *out = (lw_weight){ 0 };
-    return a.stack == 0 ? fail_empty(names, &a) : matrix(names, out, &a);
-}
-
 /* Puts "parent.child" into a, '*' in child replaced by index. */
 static void spell_child(lw__ask *a, const char *parent, const char *child, uint32_t index)
 {

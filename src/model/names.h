@@ -45,10 +45,6 @@ bool lw_names_matrix(lw_names *names, lw_weight *out, uint32_t rows, uint32_t co
 bool lw_names_matrix_any_rows(lw_names *names, lw_weight *out, uint32_t cols, const char *module, ...)
     LW_PRINTF(4, 5);
 
-/* A stack of equal matrices in one module, dense or MLX affine: [stack, rows, cols]. */
-bool lw_names_stack(lw_names *names, lw_weight *out, const uint32_t dims[3], const char *module, ...)
-    LW_PRINTF(4, 5);
-
 /* How a file may hold a stack, as names below one parent module. NULL: not in that way. */
 typedef struct lw_stack_names {
     const char *whole;      /* one module of [stack, rows, cols]: "switch_mlp.fc1" */
