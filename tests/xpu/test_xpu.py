@@ -72,12 +72,37 @@ def test_no_module_is_refused(tmp_path):
 
 @needs_loader
 @needs_kernels
+@pytest.mark.parametrize("name", ["qwen-moe", "nemo-a"])
+def test_a_small_model_of_experts_holds(name):
+    """Softmax and sigmoid routers, shared experts, and matrices of 20 columns, which fill no eights."""
+    done = lanewise("check", ROOT / "tests" / "data" / name, "--device", "xpu")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.endswith("passed\n") and "experts of layer" in done.stdout
+
+
+@needs_loader
+@needs_kernels
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", DEMOS)
 def test_a_shipped_model_holds(name, kind):
     done = lanewise("check", ROOT / "models" / name, "--device", "xpu", LW_EMULATED_KIND=kind)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.endswith("passed\n") and "bit-equal" in done.stdout
+
+
+@needs_loader
+@needs_kernels
+@pytest.mark.parametrize("name", DEMOS)
+def test_what_the_implementation_may_choose_changes_nothing(name):
+    """The order of a sub-group's own sums, and how many threads share a launch."""
+    choices = [{"LW_EMULATED_REDUCE": order} for order in "012"] + [{"LW_EMULATED_WORKERS": "1"}]
+    texts = set()
+    for choice in choices:
+        done = lanewise("run", ROOT / "models" / name, "--raw", "-p", "One, two", "--max-tokens", "8", "--ignore-eos",
+                        "--device", "xpu", **choice)
+        assert done.returncode == 0 and done.stdout, done.stderr
+        texts.add(done.stdout)
+    assert len(texts) == 1
 
 
 @needs_loader

@@ -21,7 +21,6 @@ enum {
     LW_XPU_HEAD_DIM_MAX = 256,
     LW_XPU_ROWS = 8,            /* rows that one pass over a weight serves */
     LW_XPU_SLICES_MAX = 16,     /* slices of K, each a sub-group of the work-group */
-    LW_XPU_BEST_IDS = 4096,     /* ids among which one work-group finds the likeliest */
     LW_XPU_SLICE_COLS = 512,    /* columns of a slice, where that makes few enough of them */
     LW_XPU_EXPERTS_MAX = 1024,  /* of one router */
     LW_XPU_TOP_MAX = 64,        /* experts of a row, and groups of a router */
@@ -31,12 +30,9 @@ enum {
 };
 #define LW_XPU_NONE 0xFFFFFFFFu
 
-/* How a code reads. */
-enum {
-    LW_XPU_MAP_INTEGER, LW_XPU_MAP_TABLE16, LW_XPU_MAP_E4M3, LW_XPU_MAP_BF16, LW_XPU_MAP_FP16,
-    LW_XPU_MAP_FP32,
-};
-
+/* How a code reads, and a scale. */
+enum { LW_XPU_MAP_INTEGER, LW_XPU_MAP_TABLE16, LW_XPU_MAP_E4M3, LW_XPU_MAP_BF16, LW_XPU_MAP_FP16,
+       LW_XPU_MAP_FP32 };
 enum { LW_XPU_SCALE_NONE, LW_XPU_SCALE_BF16, LW_XPU_SCALE_FP16, LW_XPU_SCALE_FP32, LW_XPU_SCALE_E4M3 };
 
 /* A weight matrix, or a stack of them: blocks of 16 rows side by side, one a lane; in a block group after
@@ -115,43 +111,6 @@ typedef struct lw_xpu_linear_args {
     lw_xpu_u32 y_is_f32;
 } lw_xpu_linear_args;
 
-/* Scores and chooses one row's experts; y: top ids, then top weights. */
-typedef struct lw_xpu_route_args {
-    lw_xpu_u64 logits, bias, y;           /* fp32; bias [experts] or 0 */
-    lw_xpu_u32 logits_stride, y_stride;
-    lw_xpu_u32 is_softmax, experts, top, groups, top_groups, normalise;
-    float scale;
-} lw_xpu_route_args;
-
-/* Vectors (row * top + slot) in order of their experts, cut into tiles of up to LW_XPU_ROWS of one expert. */
-typedef struct lw_xpu_tile {
-    lw_xpu_u32 member, first, count;
-} lw_xpu_tile;
-
-typedef struct lw_xpu_sorted {
-    lw_xpu_u64 order;                     /* u32 [vectors] */
-    lw_xpu_u64 tiles, tile_count;
-} lw_xpu_sorted;
-
-typedef struct lw_xpu_sort_args {
-    lw_xpu_sorted to;
-    lw_xpu_u64 route;
-    lw_xpu_u32 route_stride, top, vectors, members;
-} lw_xpu_sort_args;
-
-/* linear.rows counts vectors of y; those of a row share its x, or each has its own. */
-typedef struct lw_xpu_expert_args {
-    lw_xpu_linear_args linear;
-    lw_xpu_sorted sorted;
-    lw_xpu_u64 route;
-    lw_xpu_u32 route_stride, top, x_per_slot;
-} lw_xpu_expert_args;
-
-typedef struct lw_xpu_expert_sum_args {
-    lw_xpu_u64 x, weights, y;             /* weights: fp32 */
-    lw_xpu_u32 x_stride, weights_stride, y_stride, slots, width;
-} lw_xpu_expert_sum_args;
-
 typedef struct lw_xpu_pair_args {
     lw_xpu_u64 a, b, y;
     lw_xpu_u32 a_stride, b_stride, y_stride, width;
@@ -196,20 +155,6 @@ typedef struct lw_xpu_take_args {
     lw_xpu_u64 x, y, wanted;    /* wanted: u32 [rows of y] */
     lw_xpu_u32 x_stride, y_stride, width;
 } lw_xpu_take_args;
-
-/* The likeliest of some ids; is_bad: one of their logits is not finite. */
-typedef struct lw_xpu_best {
-    float logit;
-    lw_xpu_u32 id, is_bad;
-} lw_xpu_best;
-
-typedef struct lw_xpu_best_args {
-    lw_xpu_u64 logits, parts;   /* parts: lw_xpu_best (rows, blocks) */
-    lw_xpu_u64 step;            /* u32: of a chain, else 0 */
-    lw_xpu_u64 ids;             /* i32 (steps, ids_stride): -1 where a logit is not finite */
-    lw_xpu_u64 next;            /* i32 [rows]: tokens of a chain's next step; 0: none */
-    lw_xpu_u32 stride, vocab, blocks, ids_stride;
-} lw_xpu_best_args;
 
 /* Rows of one lane, neighbours in the batch. */
 typedef struct lw_xpu_span {

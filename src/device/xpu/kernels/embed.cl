@@ -1,7 +1,7 @@
 /* The embedding: a token's row of a matrix of any form, each value exact until it is rounded once. An item is
  * one column, group_id(1) the row. Definitions in ops.list.
  */
-#include "device/xpu/kernels/product.h"
+#include "device/xpu/kernels/codes.h"
 
 /* sum + rest, where rest is smaller than the sum's last bit, rounded to odd: the last bit tells that
  * something was cut off, so that rounding the result to bf16 is rounding the exact value. */
@@ -24,6 +24,14 @@ static inline float product_to_odd(float a, float b)
     return to_odd(both, fma(a, b, -both));
 }
 
+/* a b + c: what product and sum cut off are far below the sum, or one of them is 0 since the sum is exact. */
+static inline float affine_to_odd(float a, float b, float c)
+{
+    const float both = a * b, sum = both + c, part = sum - both;
+    const float lost = (both - (sum - part)) + (c - part);
+    return sum_to_odd(sum, sum_to_odd(lost, fma(a, b, -both)));
+}
+
 /* The k-th code of a plane. */
 static inline uint plane_code(const global uint *words, uint k, uint bits)
 {
@@ -42,7 +50,8 @@ LW_KERNEL(embed, lw_xpu_embed_args)
     const global uint *words = (const global uint *)w->words + group * group_words(w) * LW_XPU_LANES + lane;
     const uint k = col % w->group, low = low_bits(w->bits);
     uint code = plane_code(words, k, low);
-    if (low < w->bits) code |= plane_code(words + w->group * low / 32 * LW_XPU_LANES, k, w->bits - low) << low;
+    words += w->group * low / 32 * LW_XPU_LANES;
+    if (low < w->bits) code |= plane_code(words, k, w->bits - low) << low;
     const float value =
         w->map == LW_XPU_MAP_TABLE16 ? ((const global float *)w->table)[code] : code_value(code, w->map);
     global ushort *y = (global ushort *)a.y + row * a.y_stride + col;
@@ -51,8 +60,6 @@ LW_KERNEL(embed, lw_xpu_embed_args)
         return;
     }
     const affine of = affine_load(w, w->scales, group * LW_XPU_LANES + lane);
-    /* A stored bias goes with scales of 16 bits, whose product with a code is exact; others multiply code +
-     * bias_per_scale, which is. */
-    *y = bf_of(w->has_bias ? sum_to_odd(of.scale * value, of.bias)
+    *y = bf_of(w->has_bias ? affine_to_odd(of.scale, value, of.bias)
                            : product_to_odd(of.scale, value + w->bias_per_scale));
 }

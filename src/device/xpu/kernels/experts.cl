@@ -1,11 +1,12 @@
 /* Experts: a router's choice, linears over a stack of matrices of which each row takes some, and the sum of
  * what they gave. Definitions in ops.list.
  *
- * An expert linear has two forms with the same bits. For few rows a work-group takes one vector of y and reads
- * its expert's id from the route. For many the vectors are sorted by expert first, in one work-group, and cut
- * into tiles, so that a matrix is read once for all rows of a tile; the host launches as many work-groups as
- * there may be tiles, and those past the last one leave at once.
+ * An expert linear has two forms with the same bits. For few rows a work-group takes one vector of y and
+ * reads its expert's id from the route. For many the vectors are sorted by expert first, in one work-group,
+ * and cut into tiles, so that a matrix is read once for all rows of a tile; the host launches as many
+ * work-groups as there may be tiles, and those past the last one leave at once.
  */
+#include "device/xpu/kargs_experts.h"
 #include "device/xpu/kernels/product.h"
 
 /* ---- route: a work-group of LW_XPU_TILE items a row ---- */
@@ -49,7 +50,7 @@ static inline void softmax(const global float *logits, uint experts, local float
     largest = tile_max(tile);
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint e = item; e < experts; e += LW_XPU_TILE) {
-        scores[e] = exp(logits[e] - largest);
+        scores[e] = exp_of(logits[e] - largest);
         sum += scores[e];
     }
     tile[item] = sum;
@@ -139,8 +140,8 @@ static inline void members_load(const lw_xpu_sort_args *a, uint base, local uint
     barrier(CLK_LOCAL_MEM_FENCE);
 }
 
-/* One work-group; item i has members i, i + LW_XPU_SORT_ITEMS, ...: counts, then places, in two walks over all
- * vectors, so that those of a member stay in order. */
+/* One work-group; item i has members i, i + LW_XPU_SORT_ITEMS, ...: counts, then places, in two walks over
+ * all vectors, so that those of a member stay in order. */
 LW_KERNEL(expert_sort, lw_xpu_sort_args)
 {
     local uint here[LW_XPU_SORT_ITEMS], counts[LW_XPU_EXPERTS_MAX], firsts[LW_XPU_EXPERTS_MAX];
@@ -198,7 +199,7 @@ static inline uint x_row_of(const lw_xpu_expert_args *a, uint vector)
     { \
         PRODUCT_LOCAL(1, map); \
         const uint vector = get_group_id(1), member = member_of(a.route, a.route_stride, a.top, vector); \
-        const product p = product_make(&a.linear, member, map, parts, table); \
+        const product p = product_make(&a.linear, member, get_group_id(0), map, parts, table); \
         slice_run(&p, (uint8)(x_row_of(&a, vector)), 1, map, bits); \
         barrier(CLK_LOCAL_MEM_FENCE); \
         if (get_local_id(1) == 0) y_store(&p, 1, 0, vector); \
@@ -213,7 +214,7 @@ static inline uint x_row_of(const lw_xpu_expert_args *a, uint vector)
         if (get_group_id(1) >= *(const global uint *)a.sorted.tile_count) return; \
         const lw_xpu_tile tile = ((const global lw_xpu_tile *)a.sorted.tiles)[get_group_id(1)]; \
         const global uint *order = (const global uint *)a.sorted.order + tile.first; \
-        const product p = product_make(&a.linear, tile.member, map, parts, table); \
+        const product p = product_make(&a.linear, tile.member, get_group_id(0), map, parts, table); \
         slice_run(&p, (uint8)(EIGHT(X_ROW)), LW_XPU_ROWS, map, bits); \
         barrier(CLK_LOCAL_MEM_FENCE); \
         for (uint r = get_local_id(1); r < tile.count; r += a.linear.weight.slices) \
