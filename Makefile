@@ -206,7 +206,7 @@ tidy: ## the rules of docs/STYLE.md that a program can hold
 
 # ---------------------------------------------------------------- the rest
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(filter %Makefile %.mk,$(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile src/*/*/*.mk
 	@sed -n 's/^# \(Variables: .*\)/\n\1/p; s/^# \(EXTRA=.*\)/\1/p' Makefile
 
 deps: ## installs missing packages with apt (YES=1: without asking; DEPS=ci or xpu: more)

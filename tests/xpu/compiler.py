@@ -179,7 +179,7 @@ def listing_read(text, kernels, register_bytes):
 def ocloc(arguments, folder, **more):
     env = {**os.environ, **more}
     return subprocess.run([OCLOC, *arguments], cwd=folder, env=env, text=True, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, timeout=300, check=False)
+                          stderr=subprocess.STDOUT, timeout=1200, check=False)
 
 
 def compiler_version():
@@ -230,6 +230,14 @@ def source_spirv(source, folder, device="tgllp"):
     if not path.exists():
         raise RuntimeError(done.stdout)
     return path
+
+
+def listed():
+    """{kernel: whether it needs DPAS}, as kernels.list says to the C compiler."""
+    done = subprocess.run(["cc", "-E", "-P", "-x", "c", "-Isrc", "-DLW_XPU_KERNEL(name)=lw_##name 0;",
+                           "-DLW_XPU_KERNEL_DPAS(name)=lw_##name 1;", "src/device/xpu/kernels.list"], cwd=ROOT, text=True,
+                          stdout=subprocess.PIPE, check=True)
+    return {name: needs == "1" for name, needs in re.findall(r"(\w+) ([01]);", done.stdout)}
 
 
 def sets_built():
