@@ -74,7 +74,9 @@ typedef struct lw_model_options {
     int32_t mtp_drafts; /* of a window's drafts, those that the model's own draft head (MTP) may make,
                            at most 16; negative: 5; 0: none, and the head is not loaded */
     const char *ze_loader;        /* xpu: the library of Level Zero's loader; NULL: libze_loader.so.1 */
-    const char *xpu_kernels;      /* xpu: a module of its kernels; NULL: none */
+    const char *xpu_kernels;      /* xpu: a module of its kernels; NULL: those of this build */
+    const char *xpu_images;       /* xpu: the folder that keeps kernels as its driver built them; NULL: built
+                                     at each open */
 } lw_model_options;
 
 /* Every option at its default; to be changed member by member. */

@@ -34,7 +34,8 @@ static int print_help(void)
     fputs("\n`lanewise VERB --help` lists the options of a verb, with examples.\n"
           "--version prints the version. NO_COLOR in the environment switches colours off; LANEWISE_API_KEY\n"
           "holds keys for `serve`, separated by commas. LANEWISE_ZE_LOADER is the library of Level Zero's\n"
-          "loader (libze_loader.so.1), LANEWISE_XPU_KERNELS a module of kernels for the xpu device.\n"
+          "loader (libze_loader.so.1), LANEWISE_XPU_KERNELS a module of kernels for the xpu device, and\n"
+          "LANEWISE_XPU_WITHOUT names what that device does without (docs/xpu.md).\n"
           "Exit codes: 0 done, 1 failed, 2 wrong usage, 130 ended by Ctrl-C.\n",
           stdout);
     return LW_EXIT_OK;
@@ -74,7 +75,9 @@ int main(int argc, char **argv)
     term.api_keys = getenv("LANEWISE_API_KEY");
     term.ze_loader = getenv("LANEWISE_ZE_LOADER");
     term.xpu_kernels = getenv("LANEWISE_XPU_KERNELS");
+    term.without = getenv("LANEWISE_XPU_WITHOUT");
     term.cache_home = getenv("XDG_CACHE_HOME");
     term.home = getenv("HOME");
+    if (!lw_kept_dir(term.cache_home, term.home, "xpu-images", term.xpu_images)) term.xpu_images[0] = '\0';
     exit(lw_out_finish(dispatch(&term, argc, argv)));
 }

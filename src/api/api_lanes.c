@@ -39,7 +39,8 @@ static lw_status engine_open(lw__lanes *lanes, const lw_model *model, lw_diag *d
     const lw_engine_options engine = {
         .device = options->device,
         .device_options = { .threads = options->threads, .isa = options->isa,
-                            .ze_loader = options->ze_loader, .xpu_kernels = options->xpu_kernels },
+                            .ze_loader = options->ze_loader, .xpu_kernels = options->xpu_kernels,
+                            .xpu_images = options->xpu_images },
         .lanes = options->lanes,
         .context = options->context,
         .chunk_rows = chunk_rows_of(options),

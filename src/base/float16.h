@@ -56,4 +56,22 @@ static inline float lw_float_of_e4m3(uint8_t code)
     return lw_float_of_bits(sign | ((exponent + 120u) << 23) | (mantissa << 20));
 }
 
+/* The fp16, or e4m3, that reads as value, which was read from one. */
+static inline uint16_t lw_fp16_of_exact(float value)
+{
+    const uint32_t bits = lw_bits_of_float(value), sign = bits >> 16 & 0x8000u;
+    const uint32_t exponent = bits >> 23 & 0xFFu, mantissa = bits >> 13 & 0x3FFu;
+    if (exponent == 255) return (uint16_t)(sign | 0x7C00u | mantissa);
+    if (exponent > 112) return (uint16_t)(sign | (exponent - 112) << 10 | mantissa);
+    return (uint16_t)(sign | (uint32_t)(lw_float_of_bits(bits & 0x7FFFFFFFu) * 0x1p24f));
+}
+
+static inline uint8_t lw_e4m3_of_exact(float value)
+{
+    const uint32_t bits = lw_bits_of_float(value), sign = bits >> 24 & 0x80u;
+    const uint32_t exponent = bits >> 23 & 0xFFu;
+    if (exponent > 120) return (uint8_t)(sign | (exponent - 120) << 3 | (bits >> 20 & 7u));
+    return (uint8_t)(sign | (uint32_t)(lw_float_of_bits(bits & 0x7FFFFFFFu) * 0x1p9f));
+}
+
 #endif

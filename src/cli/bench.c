@@ -197,6 +197,8 @@ static lw_status run_decode(bench *b, lw_sampler *sampler, int32_t id, double *r
 {
     lw_stream *stream = b->model.stream;
     lw_status status = LW_OK;
+    lw_device_counts before = { 0 }, after = { 0 };
+    b->has_counts = lw_engine_read_counts(b->model.engine, &before);
     const uint64_t begin = lw_clock_ns();
     for (uint32_t i = 0; i < b->decode && status == LW_OK; i++) {
         if (rate == NULL) lw_profile_step_begin(&b->profile);
@@ -205,7 +207,11 @@ static lw_status run_decode(bench *b, lw_sampler *sampler, int32_t id, double *r
         if (status == LW_OK) lw_stream_commit(stream, 1);
         if (status == LW_OK) status = draw(b, sampler, &id, d);
     }
-    if (rate != NULL) *rate = b->decode * 1e9 / (double)(lw_clock_ns() - begin);
+    if (rate == NULL) return status;
+    *rate = b->decode * 1e9 / (double)(lw_clock_ns() - begin);
+    if (b->has_counts) lw_engine_read_counts(b->model.engine, &after);
+    b->decode_counts.launches += after.launches - before.launches;
+    b->decode_counts.commands += after.commands - before.commands;
     return status;
 }
 

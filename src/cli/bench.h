@@ -57,6 +57,8 @@ typedef struct lw_bench {
     uint64_t load_ns;            /* from weights that lie in memory or in a mapped file to an open engine */
     uint64_t anon_before, anon_after;    /* resident anonymous memory around loading */
     uint64_t resident, resident_max;     /* all resident memory after loading, and at most until then */
+    lw_device_counts decode_counts;      /* of all repetitions' replies */
+    bool has_counts;
     uint32_t windows;            /* of lw_bench_window_rows, those that the model's rounds have room for */
     double *samples;             /* [LW_BENCH_SERIES][reps] */
     lw_draft_result *draft_results;      /* [reps][LW_DRAFT_ROWS]; NULL: not asked for */

@@ -25,6 +25,7 @@ typedef struct results {
     double whole_rate;           /* tokens a second of a cut shape's whole model; else 0 */
     lw_read_bytes whole;         /* what it reads for a token */
     double draft_rates[LW_DRAFT_ROWS];
+    double launches, commands;   /* of a decoded token */
 } results;
 
 static int compare_doubles(const void *a, const void *b)
@@ -121,6 +122,9 @@ static void add_more(json_t *object, bench *b, const results *r)
     if (b->profiles)
         json_object_set_new(object, "profile", lw_profile_json(&b->profile, lw_bench_positions(b)));
     if (b->drafts) add_drafts(object, b, r);
+    if (!b->has_counts) return;
+    json_object_set_new(object, "launches_per_token", json_real(r->launches));
+    json_object_set_new(object, "commands_per_token", json_real(r->commands));
 }
 
 static void print_json(bench *b, const char *name, const results *r)
@@ -211,6 +215,8 @@ static void print_plain(bench *b, const char *name, const results *r)
     }
     print_windows(b, r);
     print_lists(b);
+    if (b->has_counts)
+        printf("launches    %10.1f a token, made by %.1f commands\n", r->launches, r->commands);
     printf("per token   %10.1f MiB of weights read, as stored, and %.1f MiB of state\n",
            (double)b->token.weights / mib, (double)b->token.states / mib);
     printf("bandwidth   %10.1f GB/s (%.1f to %.1f) read here; decoding uses %.0f %%\n",
@@ -235,6 +241,8 @@ static void report_fill(bench *b, results *r)
         if (w > 0) r->windows[w] /= r->windows[0];
     }
     r->windows[0] = 1.0;
+    r->launches = (double)b->decode_counts.launches / b->decode / b->reps;
+    r->commands = (double)b->decode_counts.commands / b->decode / b->reps;
     for (uint32_t row = 0; b->drafts && row < LW_DRAFT_ROWS; row++) {
         double rates[LW_BENCH_REPS_MAX];
         for (uint32_t i = 0; i < b->reps; i++)

@@ -48,7 +48,8 @@ size_t lw_load_options_table(lw_load_options *load, lw_option table[LW_LOAD_OPTI
 lw_device_options lw_load_device_options(const lw_load_options *load, const lw_term *term)
 {
     return (lw_device_options){ .threads = load->threads, .isa = load->isa, .ze_loader = term->ze_loader,
-                                .xpu_kernels = term->xpu_kernels };
+                                .xpu_kernels = term->xpu_kernels, .xpu_images = term->xpu_images,
+                                .without = term->without };
 }
 
 lw_status lw_path_join(char text[LW_PATH_BYTES], const char *dir, const char *file, lw_diag *d)

@@ -122,6 +122,7 @@ static int receipts_model(const receipts_run *run, const char *dir)
         .device = run->load.device,
         .ze_loader = run->term.ze_loader,
         .xpu_kernels = run->term.xpu_kernels,
+        .xpu_images = run->term.xpu_images,
         .threads = run->load.threads,
         .context = run->load.context,
         .chunk_rows = run->load.chunk,

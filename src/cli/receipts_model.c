@@ -46,6 +46,7 @@ static lw_status model_turn(void *context, lw_way way, lw_diag *d)
     options.device = m->options->device;
     options.ze_loader = m->options->ze_loader;
     options.xpu_kernels = m->options->xpu_kernels;
+    options.xpu_images = m->options->xpu_images;
     options.context = m->options->context;
     options.chunk_rows = way == LW_WAY_CUT ? CUT_ROWS : m->options->chunk_rows;
     /* More drafts than serving would try, right and wrong ones. */

@@ -6,7 +6,7 @@
 
 typedef struct lw_receipt_model_options {
     const char *dir, *isa, *device;
-    const char *ze_loader, *xpu_kernels;     /* of the terminal */
+    const char *ze_loader, *xpu_kernels, *xpu_images;     /* of the terminal */
     uint32_t threads, context, chunk_rows;   /* 0: the library's own choice */
     uint32_t tokens;                         /* of each reply */
 } lw_receipt_model_options;

@@ -1,8 +1,8 @@
 /* `lanewise serve`: the command line of the HTTP server. The server itself is src/serve. */
 #include "cli/verbs.h"
 
+#include "base/kept.h"
 #include "base/limits.h"
-#include "lane/costs.h"
 #include "serve/serve.h"
 
 #include <stdlib.h>
@@ -27,7 +27,7 @@ typedef struct serve_arguments {
     double cache_gib, memory_gib;
     bool has_cache, has_memory, has_mtp;
     uint32_t body_mib, mtp_drafts;
-    char costs_dir[LW_COSTS_PATH_BYTES];
+    char costs_dir[LW_KEPT_PATH_BYTES];
 } serve_arguments;
 
 enum { SERVE_OPTIONS_COUNT = 38 };
@@ -128,6 +128,7 @@ static serve_arguments defaults(const lw_term *term)
     lw_model_options_init(&a.serve.model);
     a.serve.model.ze_loader = term->ze_loader;
     a.serve.model.xpu_kernels = term->xpu_kernels;
+    a.serve.model.xpu_images = term->xpu_images;
     return a;
 }
 
@@ -180,6 +181,7 @@ int lw_verb_serve(const lw_term *term, int argc, char **argv)
         return lw_usage_error("serve", "--parallel takes auto or a whole number from 1 to %d, not \"%s\"",
                               LW_LIMIT_LANES, a.parallel);
     complete(&a, arguments.values[0]);
-    if (lw_costs_dir(term->cache_home, term->home, a.costs_dir)) a.serve.model.costs_dir = a.costs_dir;
+    if (lw_kept_dir(term->cache_home, term->home, "window-costs", a.costs_dir))
+        a.serve.model.costs_dir = a.costs_dir;
     return lw_serve(&a.serve);
 }

@@ -8,7 +8,7 @@
 #ifndef LW_CLI_TERM_H
 #define LW_CLI_TERM_H
 
-#include "base/status.h"
+#include "base/kept.h"
 #include "model/checkpoint.h"
 #include "device/device.h"
 
@@ -21,7 +21,9 @@ typedef struct lw_term {
     bool has_color; /* of standard output: a terminal, and NO_COLOR is not set */
     const char *api_keys; /* LANEWISE_API_KEY, or NULL */
     const char *ze_loader, *xpu_kernels; /* LANEWISE_ZE_LOADER and LANEWISE_XPU_KERNELS, or NULL */
+    const char *without;                 /* LANEWISE_XPU_WITHOUT, or NULL */
     const char *cache_home, *home; /* XDG_CACHE_HOME and HOME, or NULL */
+    char xpu_images[LW_KEPT_PATH_BYTES]; /* the folder below them; empty: there is none */
 } lw_term;
 
 /* First of all: opens what the caller closed of the standard streams, so that no other file or connection

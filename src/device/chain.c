@@ -54,6 +54,29 @@ static int32_t likeliest(const float *logits, uint32_t vocab)
     return (int32_t)best;
 }
 
+static void step_end(lw_chain_walk *walk)
+{
+    for (uint32_t r = 0; r < walk->row_count; r++) {
+        walk->rows[r].position++;
+        walk->rows[r].slot++;
+        walk->lanes[r].committed++;
+    }
+    walk->step++;
+    while (walk->row_count > 0 && walk->chain->steps[walk->row_count - 1] == walk->step) walk->row_count--;
+}
+
+void lw_chain_walk_on(lw_chain_walk *walk)
+{
+    for (uint32_t r = 0; r < walk->row_count; r++) walk->rows[r].token = 0;
+    step_end(walk);
+}
+
+void lw_chain_walk_keep(lw_chain_walk *walk, uint32_t row, uint32_t step, int32_t token)
+{
+    LW_ASSERT(row < walk->rows_max && step < LW_CHAIN_STEPS_MAX);
+    walk->tokens[(size_t)row * LW_CHAIN_STEPS_MAX + step] = token;
+}
+
 void lw_chain_walk_draw(lw_chain_walk *walk, const float *logits, size_t stride, uint32_t vocab)
 {
     const lw_chain *chain = walk->chain;
@@ -62,14 +85,10 @@ void lw_chain_walk_draw(lw_chain_walk *walk, const float *logits, size_t stride,
         const int32_t token = chain->draw != NULL ? chain->draw(chain->context, r, walk->step, row)
                                                   : likeliest(row, vocab);
         LW_ASSERT(token >= 0 && (uint32_t)token < vocab);
-        walk->tokens[r * LW_CHAIN_STEPS_MAX + walk->step] = token;
+        lw_chain_walk_keep(walk, r, walk->step, token);
         walk->rows[r].token = token;
-        walk->rows[r].position++;
-        walk->rows[r].slot++;
-        walk->lanes[r].committed++;
     }
-    walk->step++;
-    while (walk->row_count > 0 && chain->steps[walk->row_count - 1] == walk->step) walk->row_count--;
+    step_end(walk);
 }
 
 const int32_t *lw_chain_walk_tokens(const lw_chain_walk *walk, uint32_t row)

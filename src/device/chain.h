@@ -1,6 +1,6 @@
 /* A chain of draft rows walked step by step on the host: for devices whose submit_chain runs one batch after
- * the other. Each step's batch holds the chains that still go on; what earlier steps wrote counts as
- * committed to it, so its rows need no parents.
+ * the other, or appends them all and draws by itself. Each step's batch holds the chains that still go on;
+ * what earlier steps wrote counts as committed to it, so its rows need no parents.
  */
 #ifndef LW_DEVICE_CHAIN_H
 #define LW_DEVICE_CHAIN_H
@@ -26,6 +26,10 @@ void lw_chain_walk_begin(lw_chain_walk *walk, const lw_chain *chain);
 bool lw_chain_walk_batch(const lw_chain_walk *walk, lw_batch *batch);
 /* Draws for each row of the batch, from logits that lie stride floats apart, and goes to the next step. */
 void lw_chain_walk_draw(lw_chain_walk *walk, const float *logits, size_t stride, uint32_t vocab);
+/* Goes to the next step where the device draws: its rows' tokens are not known here. */
+void lw_chain_walk_on(lw_chain_walk *walk);
+/* Tells what the device drew. */
+void lw_chain_walk_keep(lw_chain_walk *walk, uint32_t row, uint32_t step, int32_t token);
 /* What the chain of this row drew. */
 const int32_t *lw_chain_walk_tokens(const lw_chain_walk *walk, uint32_t row);
 

@@ -40,6 +40,7 @@ typedef struct lw_batch {
     uint32_t row_count;
     const lw_batch_lane *lanes;
     uint32_t lane_count;
+    bool best;                /* read_best will be asked */
 } lw_batch;
 
 enum { LW_CHAIN_STEPS_MAX = 16 };
@@ -88,7 +89,10 @@ typedef struct lw_device_options {
     bool fusions_off;        /* same bits, for the fusion law */
     const char *which;       /* of several devices: what --device says after "xpu:"; NULL: the first */
     const char *ze_loader;   /* xpu: the library of Level Zero's loader; NULL: the system's */
-    const char *xpu_kernels; /* xpu: a module of its kernels; NULL: none */
+    const char *xpu_kernels; /* xpu: a module of its kernels; NULL: those of this build */
+    const char *xpu_images;  /* xpu: the folder that keeps modules as its driver built them; NULL: none */
+    const char *without;     /* xpu: what it does without, to find out whose fault something is: names with
+                                commas between; the bits are the same. NULL: nothing */
 } lw_device_options;
 
 typedef struct lw_exec_options {
@@ -99,6 +103,10 @@ typedef struct lw_exec_options {
     lw_progress progress;
     lw_trace trace;
 } lw_exec_options;
+
+/* What a device was given to do since it was opened: commands that the host appended, and kernels that they
+ * made the device run. */
+typedef struct lw_device_counts { uint64_t commands, launches; } lw_device_counts;
 
 typedef struct lw_device_table {
     const char *name;
@@ -111,6 +119,8 @@ typedef struct lw_device_table {
     /* One line for people, below LW_DEVICE_TEXT_BYTES: "cpu (avx2, 2 threads)". */
     void (*describe)(const lw_device *device, char *text, size_t text_bytes);
     uint64_t (*free_bytes)(const lw_device *device);
+    /* NULL: the device has no launches to count. */
+    void (*read_counts)(const lw_device *device, lw_device_counts *counts);
 
     /* Bytes of one page of a reach group, over all its states; pure. */
     uint64_t (*page_bytes)(const lw_device *device, const lw_plan *plan, uint32_t group);
@@ -126,6 +136,11 @@ typedef struct lw_device_table {
     /* After wait: the logits of the index-th wanted row, in batch order, [vocab] fp32; valid until the next
      * submit. */
     lw_status (*read_logits)(lw_exec *exec, uint32_t index, const float **logits, lw_diag *d);
+
+    /* After wait of a batch with best, in place of the logits, which then stay where they are: the likeliest
+     * id of the index-th wanted row, of equals the lowest; -1 where a logit is NaN or infinite. NULL: the
+     * device has logits only. */
+    lw_status (*read_best)(lw_exec *exec, uint32_t index, int32_t *id, lw_diag *d);
 
     /* The same for chains of the entry LW_ENTRY_HEAD, which the plan has; no more of them than wanted_max.
      * What it wrote, at slots from committed on, the forward over the same slots overwrites. */

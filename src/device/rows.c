@@ -23,6 +23,16 @@ uint32_t lw_row_lineage(const lw_batch *batch, uint32_t index, uint32_t *slots, 
     return count;
 }
 
+int32_t lw_logits_best(const float *logits, uint32_t vocab)
+{
+    uint32_t best = 0;
+    for (uint32_t id = 0; id < vocab; id++) {
+        if (!isfinite(logits[id])) return -1;
+        best = logits[id] > logits[best] ? id : best;
+    }
+    return (int32_t)best;
+}
+
 void lw_rope_angles(const lw_rope_table *table, uint32_t position, float *cosines, float *sines)
 {
     for (uint32_t i = 0; i < table->half; i++) {

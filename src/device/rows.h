@@ -19,4 +19,7 @@ uint32_t lw_row_lineage(const lw_batch *batch, uint32_t index, uint32_t *slots, 
 /* cosines[half] and sines[half] of a position, in double, rounded once. */
 void lw_rope_angles(const lw_rope_table *table, uint32_t position, float *cosines, float *sines);
 
+/* The id of the highest of logits[vocab], of equals the lowest; -1 where one is NaN or infinite. */
+int32_t lw_logits_best(const float *logits, uint32_t vocab);
+
 #endif

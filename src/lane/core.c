@@ -430,15 +430,17 @@ void lw__lanes_fill(const lw_core *core, lw_batch_lane *lanes)
 static lw_status forward(lw_core *core, const lw__round *round, lw_diag *d)
 {
     lw_batch_lane lanes[LW_CORE_LANES_MAX];
+    bool best = false;
     for (uint32_t i = 0; i < round->share_count; i++) {
         const lw__share *share = &round->shares[i];
+        best = best || (share->draws && lw__reads_best(core, core->lanes[share->lane].job.request));
         lw__lane *lane = &core->lanes[share->lane];
         lw__pages_cover(core, lane, lane->committed + share->known + share->drafts);
         rows_fill(core, share);
     }
     lw__lanes_fill(core, lanes);
     const lw_batch batch = { .rows = core->rows, .row_count = round->row_count, .lanes = lanes,
-                             .lane_count = core->options.lanes };
+                             .lane_count = core->options.lanes, .best = best };
     lw_ticket ticket = 0;
     const lw_status status = core->device.table->submit(core->device.exec, 0, &batch, &ticket, d);
     return status == LW_OK ? core->device.table->wait(core->device.exec, ticket, d) : status;

@@ -61,6 +61,12 @@ static inline bool lw__lane_runs(const lw__lane *lane)
     return lane->state == LW__LANE_RUNNING && !lane->job.is_paused;
 }
 
+/* Whether a stream draws the likeliest token of raw logits: then a device may find it. */
+static inline bool lw__is_plain_greedy(const lw_request *request)
+{
+    return request->sampling.temperature <= 0.0 && lw_penalties_are_off(&request->penalties);
+}
+
 /* What one lane brings to a round: known rows, then drafts below the last of them. */
 typedef struct lw__share {
     uint32_t lane;
@@ -142,6 +148,12 @@ lw_draft_source lw__head_source(lw_core *core);
 void lw__round_choose(const lw_core *core, lw__round *round);
 
 /* ---- verify.c ---- */
+
+/* Whether the request's draws take the device's likeliest tokens in place of logits. */
+static inline bool lw__reads_best(const lw_core *core, const lw_request *request)
+{
+    return core->device.table->read_best != NULL && request->logprobs < 0 && lw__is_plain_greedy(request);
+}
 
 /* Draws along the share's window: appends to the lane's ids, fills what commit of the same round reads. */
 void lw__share_sample(lw_core *core, const lw__share *share);

@@ -1,18 +1,14 @@
 /* Timing rounds, and the file that keeps the times; see costs.h. */
 #include "lane/costs.h"
 
-#include "base/buf.h"
+#include "base/kept.h"
 #include "base/clock.h"
 #include "base/sha256.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 enum {
     REPEATS = 3,                  /* the least of so many counts: noise only adds */
@@ -181,24 +177,6 @@ void lw_costs_key(const char *device, const lw_plan *plan, uint32_t rows_max, ui
 
 /* ---- the file ---- */
 
-bool lw_costs_dir(const char *cache_home, const char *home, char dir[LW_COSTS_PATH_BYTES])
-{
-    int count = -1;
-    /* The rule of the desktop specification: a path that is not absolute does not count. */
-    if (cache_home != NULL && cache_home[0] == '/')
-        count = snprintf(dir, LW_COSTS_PATH_BYTES, "%s/lanewise/window-costs", cache_home);
-    else if (home != NULL && home[0] == '/')
-        count = snprintf(dir, LW_COSTS_PATH_BYTES, "%s/.cache/lanewise/window-costs", home);
-    return count > 0 && count < LW_COSTS_PATH_BYTES;
-}
-
-static lw_status path_make(const char *dir, const char *key, char path[LW_COSTS_PATH_BYTES], lw_diag *d)
-{
-    const int count = snprintf(path, LW_COSTS_PATH_BYTES, "%s/%s", dir, key);
-    if (count > 0 && count < LW_COSTS_PATH_BYTES) return LW_OK;
-    return lw_fail(d, LW_BAD_INPUT, "%s: the path is too long", dir);
-}
-
 /* "ROWS NS\n" with ROWS above those of the line before and NS above 0. */
 static bool line_parse(const char **at, lw_cost_list *out)
 {
@@ -215,43 +193,31 @@ static bool line_parse(const char **at, lw_cost_list *out)
     return true;
 }
 
-lw_status lw_costs_read(const char *dir, const char *key, lw_timings *out, lw_diag *d)
+/* bytes NULL: an empty file. */
+static bool file_parse(const char *bytes, lw_timings *out)
 {
-    char path[LW_COSTS_PATH_BYTES], text[FILE_BYTES_MAX + 1];
-    *out = (lw_timings){ .rounds = { .count = 0 } };
-    lw_status status = path_make(dir, key, path, d);
-    if (status != LW_OK) return status;
-    FILE *file = fopen(path, "rbe");
-    if (file == NULL)
-        return lw_fail(d, errno == ENOENT ? LW_NOT_FOUND : LW_IO, "%s: %s", path, strerror(errno));
-    const size_t bytes = fread(text, 1, FILE_BYTES_MAX, file);
-    fclose(file);
-    text[bytes] = '\0';
-    const char *at = text + strlen(file_head);
-    bool is_right = strncmp(text, file_head, strlen(file_head)) == 0;
-    while (is_right && *at != '\0') {
+    const size_t head = strlen(file_head);
+    if (bytes == NULL || strncmp(bytes, file_head, head) != 0) return false;
+    for (const char *at = bytes + head; *at != '\0';) {
         const bool is_step = strncmp(at, step_word, strlen(step_word)) == 0;
         if (is_step) at += strlen(step_word);
-        is_right = line_parse(&at, is_step ? &out->steps : &out->rounds);
+        if (!line_parse(&at, is_step ? &out->steps : &out->rounds)) return false;
     }
-    if (is_right && out->rounds.count > 0) return LW_OK;
-    *out = (lw_timings){ .rounds = { .count = 0 } };
-    return lw_fail(d, LW_BAD_INPUT, "%s: not a file of window costs", path);
+    return out->rounds.count > 0;
 }
 
-/* dir and what is missing above it. */
-static void folders_make(const char *dir)
+lw_status lw_costs_read(const char *dir, const char *key, lw_timings *out, lw_diag *d)
 {
-    char path[LW_COSTS_PATH_BYTES];
-    const int count = snprintf(path, sizeof path, "%s", dir);
-    for (int i = 1; i <= count && count < LW_COSTS_PATH_BYTES; i++) {
-        if (path[i] != '/' && path[i] != '\0') continue;
-        const char kept = path[i];
-        path[i] = '\0';
-        /* Whether it is there is what opening the file says. */
-        (void)mkdir(path, 0700);
-        path[i] = kept;
+    lw_buf text;
+    *out = (lw_timings){ .rounds = { .count = 0 } };
+    lw_buf_init(&text, FILE_BYTES_MAX);
+    lw_status status = lw_kept_read(dir, key, &text, d);
+    if (status == LW_OK && !file_parse(text.bytes, out)) {
+        *out = (lw_timings){ .rounds = { .count = 0 } };
+        status = lw_fail(d, LW_BAD_INPUT, "%s/%s: not a file of window costs", dir, key);
     }
+    lw_buf_deinit(&text);
+    return status;
 }
 
 static lw_status list_add(lw_buf *text, const char *word, const lw_cost_list *list)
@@ -264,33 +230,15 @@ static lw_status list_add(lw_buf *text, const char *word, const lw_cost_list *li
     return status;
 }
 
-static lw_status file_write(int file, const char *path, const lw_timings *timings, lw_diag *d)
+lw_status lw_costs_save(const char *dir, const char *key, const lw_timings *timings, lw_diag *d)
 {
     lw_buf text;
     lw_buf_init(&text, FILE_BYTES_MAX);
     lw_status status = lw_buf_append_text(&text, file_head);
     if (status == LW_OK) status = list_add(&text, "", &timings->rounds);
     if (status == LW_OK) status = list_add(&text, step_word, &timings->steps);
-    if (status != LW_OK) lw_fail(d, status, "%s: no memory", path);
-    else if (write(file, text.bytes, text.count) != (ssize_t)text.count)
-        status = lw_fail(d, LW_IO, "%s: could not be written", path);
+    if (status != LW_OK) lw_fail(d, status, "%s/%s: no memory", dir, key);
+    else status = lw_kept_save(dir, key, text.bytes, text.count, d);
     lw_buf_deinit(&text);
-    return status;
-}
-
-lw_status lw_costs_save(const char *dir, const char *key, const lw_timings *timings, lw_diag *d)
-{
-    char path[LW_COSTS_PATH_BYTES], beside[LW_COSTS_PATH_BYTES];
-    lw_status status = path_make(dir, key, path, d);
-    if (status == LW_OK) status = path_make(dir, ".new-XXXXXX", beside, d);
-    if (status != LW_OK) return status;
-    folders_make(dir);
-    const int file = mkostemp(beside, O_CLOEXEC);
-    if (file < 0) return lw_fail(d, LW_IO, "%s: %s", dir, strerror(errno));
-    status = file_write(file, beside, timings, d);
-    if (close(file) != 0 && status == LW_OK) status = lw_fail(d, LW_IO, "%s: %s", beside, strerror(errno));
-    if (status == LW_OK && rename(beside, path) != 0)
-        status = lw_fail(d, LW_IO, "%s: %s", path, strerror(errno));
-    if (status != LW_OK) (void)unlink(beside);
     return status;
 }

@@ -10,7 +10,6 @@
 enum {
     LW_COST_CLASSES_MAX = 16,      /* row counts 1, 2, 4, ... */
     LW_COSTS_KEY_CHARS = 64,       /* of a SHA-256 in hex */
-    LW_COSTS_PATH_BYTES = 4096,
 };
 
 typedef struct lw_cost_list {
@@ -32,13 +31,10 @@ lw_status lw_costs_time(const lw_core_device *device, uint32_t rows_max, uint32_
 void lw_costs_key(const char *device, const lw_plan *plan, uint32_t rows_max, uint32_t wanted_max,
                   char key[LW_COSTS_KEY_CHARS + 1]);
 
-/* The folder under cache_home, else under home/.cache; false: there is neither. Both may be NULL. */
-bool lw_costs_dir(const char *cache_home, const char *home, char dir[LW_COSTS_PATH_BYTES]) LW_MUST_USE;
-
 /* Reads what an earlier save left under key. LW_NOT_FOUND: nothing; LW_BAD_INPUT: not what save writes. */
 lw_status lw_costs_read(const char *dir, const char *key, lw_timings *out, lw_diag *d) LW_MUST_USE;
 
-/* Makes dir and writes beside the file, then renames: a reader sees the old file or the new one. */
+/* As lw_kept_save has it. */
 lw_status lw_costs_save(const char *dir, const char *key, const lw_timings *timings, lw_diag *d) LW_MUST_USE;
 
 #endif

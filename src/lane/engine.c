@@ -174,6 +174,13 @@ uint32_t lw_engine_chunk_rows(const lw_engine *engine) { return engine->chunk_ro
 uint32_t lw_engine_wanted_max(const lw_engine *engine) { return engine->wanted_max; }
 uint32_t lw_engine_vocab(const lw_engine *engine) { return engine->plan.vocab; }
 
+bool lw_engine_read_counts(const lw_engine *engine, lw_device_counts *counts)
+{
+    if (engine->table->read_counts == NULL) return false;
+    engine->table->read_counts(engine->device, counts);
+    return true;
+}
+
 void lw_engine_describe(const lw_engine *engine, char *text, size_t text_bytes)
 {
     engine->table->describe(engine->device, text, text_bytes);

@@ -123,11 +123,6 @@ static uint32_t rows_make(lw_core *core, const lw_draft_ask *asks, uint32_t coun
     return row_count;
 }
 
-static bool is_plain_greedy(const lw_request *request)
-{
-    return request->sampling.temperature <= 0.0 && lw_penalties_are_off(&request->penalties);
-}
-
 /* What the stream would draw from the head's logits. Logits that define no draw end the stream's drafts. */
 static int32_t draw(void *context, uint32_t row, uint32_t step, const float *logits)
 {
@@ -223,7 +218,7 @@ static void propose(void *context, const lw_draft_ask *asks, uint32_t ask_count)
     head->row_count = rows_make(core, asks, ask_count, steps);
     if (head->row_count == 0) return;
     for (uint32_t r = 0; r < head->row_count && core->device.table->calls_draw; r++)
-        draws = draws || !is_plain_greedy(core->lanes[head->asks[r]->lane].job.request);
+        draws = draws || !lw__is_plain_greedy(core->lanes[head->asks[r]->lane].job.request);
     const uint64_t begin = lw__core_now(core);
     lw_status status = chains_run(core, head->row_count, draws);
     for (uint32_t r = 0; r < head->row_count; r++) {

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { NO_NODE = -1 };
+enum { NO_NODE = -1, NO_ID = -1 };
 
 /* Whether all of logits[0, count) are finite; without a way out in between, so that compilers can use
  * vectors. */
@@ -62,13 +62,24 @@ static void logprobs_fill(lw__drawn *drawn, const float *logits, uint32_t vocab,
     for (uint32_t i = 0; i < drawn->top_count; i++) drawn->top[i].value -= log_mass;
 }
 
+/* The device's own answer, where that is the draw and logits are of no other use; drawn->id stays NO_ID where
+ * it has none. */
+static lw_status draw_there(lw_core *core, lw__lane *lane, uint32_t wanted, lw__drawn *drawn)
+{
+    drawn->id = NO_ID;
+    if (!lw__reads_best(core, lane->job.request)) return LW_OK;
+    return core->device.table->read_best(core->device.exec, wanted, &drawn->id, &lane->diag);
+}
+
 /* Draws the token after lane->ids[0, count) from the wanted row's logits. */
 static lw_status draw(lw_core *core, lw__lane *lane, uint32_t wanted, lw__drawn *drawn)
 {
     const lw_request *request = lane->job.request;
     const uint32_t vocab = core->device.plan->vocab;
     const float *logits = NULL;
-    lw_status status = core->device.table->read_logits(core->device.exec, wanted, &logits, &lane->diag);
+    lw_status status = draw_there(core, lane, wanted, drawn);
+    if (status != LW_OK || drawn->id != NO_ID) return status;
+    status = core->device.table->read_logits(core->device.exec, wanted, &logits, &lane->diag);
     if (status == LW_OK) status = raw_check(lane, logits, vocab, &lane->diag);
     if (status != LW_OK) return status;
     const float *raw = logits;

@@ -2,6 +2,7 @@
  * written. */
 #include "../fake/fake_model.h"
 
+#include "base/kept.h"
 #include "lane/costs.h"
 #include "ops/record.h"
 
@@ -29,7 +30,7 @@ static const lw_timings headless = { .rounds = { .items = { { 1, 1000 } }, .coun
 
 static void put_file(const char *dir, const char *name, const char *text)
 {
-    char path[LW_COSTS_PATH_BYTES + 64];
+    char path[LW_KEPT_PATH_BYTES + 64];
     snprintf(path, sizeof path, "%s/%s", dir, name);
     FILE *file = fopen(path, "wb");
     assert_non_null(file);
@@ -40,10 +41,10 @@ static void put_file(const char *dir, const char *name, const char *text)
 static void what_was_saved_is_read(void **state)
 {
     (void)state;
-    char dir[LW_COSTS_PATH_BYTES];
+    char dir[LW_KEPT_PATH_BYTES];
     lw_timings read;
     lw_diag d;
-    assert_true(lw_costs_dir(folder, NULL, dir));
+    assert_true(lw_kept_dir(folder, NULL, "window-costs", dir));
     assert_int_equal(lw_costs_read(dir, "key", &read, &d), LW_NOT_FOUND);
     assert_int_equal(lw_costs_save(dir, "key", &some, &d), LW_OK);
     assert_int_equal(lw_costs_read(dir, "key", &read, &d), LW_OK);
@@ -95,33 +96,10 @@ static void a_folder_that_cannot_be_is_a_failure_and_no_more(void **state)
 {
     (void)state;
     lw_diag d;
-    char below[LW_COSTS_PATH_BYTES];
+    char below[LW_KEPT_PATH_BYTES];
     put_file(folder, "file", "x");
     snprintf(below, sizeof below, "%s/file/below", folder);
     assert_int_equal(lw_costs_save(below, "key", &some, &d), LW_IO);
-    char *deep = malloc(LW_COSTS_PATH_BYTES + 1);
-    assert_non_null(deep);
-    memset(deep, 'a', LW_COSTS_PATH_BYTES);
-    deep[0] = '/';
-    deep[LW_COSTS_PATH_BYTES] = '\0';
-    assert_int_equal(lw_costs_save(deep, "key", &some, &d), LW_BAD_INPUT);
-    assert_false(lw_costs_dir(deep, NULL, below));
-    free(deep);
-}
-
-static void folders_follow_the_environment(void **state)
-{
-    (void)state;
-    char dir[LW_COSTS_PATH_BYTES];
-    assert_true(lw_costs_dir("/c", "/h", dir));
-    assert_string_equal(dir, "/c/lanewise/window-costs");
-    assert_true(lw_costs_dir(NULL, "/h", dir));
-    assert_string_equal(dir, "/h/.cache/lanewise/window-costs");
-    assert_true(lw_costs_dir("", "/h", dir));
-    assert_true(lw_costs_dir("relative", "/h", dir));
-    assert_string_equal(dir, "/h/.cache/lanewise/window-costs");
-    assert_false(lw_costs_dir(NULL, NULL, dir));
-    assert_false(lw_costs_dir(NULL, "", dir));
 }
 
 static void keys_tell_devices_and_shapes_apart(void **state)
@@ -176,7 +154,6 @@ int main(void)
         cmocka_unit_test(what_was_saved_is_read),
         cmocka_unit_test(what_was_not_saved_is_refused),
         cmocka_unit_test(a_folder_that_cannot_be_is_a_failure_and_no_more),
-        cmocka_unit_test(folders_follow_the_environment),
         cmocka_unit_test(steps_are_timed_where_there_is_a_head),
         cmocka_unit_test(keys_tell_devices_and_shapes_apart),
     };

@@ -9,7 +9,7 @@
 #define HAS_HEADERS 0
 #endif
 
-#include "device/xpu/ze_abi.h"
+#include "device/xpu/zes_abi.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -33,6 +33,8 @@ static void descriptions_are_laid_out_alike(void)
     AT(lw_ze_queue_desc, ordinal, ze_command_queue_desc_t, ordinal);
     AT(lw_ze_queue_desc, mode, ze_command_queue_desc_t, mode);
     AT(lw_ze_queue_desc, priority, ze_command_queue_desc_t, priority);
+    SIZE(lw_ze_list_desc, ze_command_list_desc_t);
+    AT(lw_ze_list_desc, ordinal, ze_command_list_desc_t, commandQueueGroupOrdinal);
     SIZE(lw_ze_event_pool_desc, ze_event_pool_desc_t);
     AT(lw_ze_event_pool_desc, count, ze_event_pool_desc_t, count);
     SIZE(lw_ze_event_desc, ze_event_desc_t);
@@ -48,7 +50,12 @@ static void descriptions_are_laid_out_alike(void)
 
 static void properties_are_laid_out_alike(void)
 {
+    SIZE(lw_ze_driver_properties, ze_driver_properties_t);
+    AT(lw_ze_driver_properties, version, ze_driver_properties_t, driverVersion);
+    SIZE(lw_ze_device_module_properties, ze_device_module_properties_t);
+    AT(lw_ze_device_module_properties, argument_bytes_max, ze_device_module_properties_t, maxArgumentsSize);
     SIZE(lw_ze_device_properties, ze_device_properties_t);
+    AT(lw_ze_device_properties, device_id, ze_device_properties_t, deviceId);
     AT(lw_ze_device_properties, flags, ze_device_properties_t, flags);
     AT(lw_ze_device_properties, alloc_bytes_max, ze_device_properties_t, maxMemAllocSize);
     AT(lw_ze_device_properties, uuid, ze_device_properties_t, uuid);
@@ -94,12 +101,16 @@ static void results_are_equal(void)
 
 static void numbers_are_equal(void)
 {
+    NUMBER(ZE_STRUCTURE_TYPE_DRIVER_PROPERTIES);
     NUMBER(ZE_STRUCTURE_TYPE_DEVICE_PROPERTIES);
     NUMBER(ZE_STRUCTURE_TYPE_DEVICE_COMPUTE_PROPERTIES);
+    NUMBER(ZE_STRUCTURE_TYPE_DEVICE_MODULE_PROPERTIES);
     NUMBER(ZE_STRUCTURE_TYPE_COMMAND_QUEUE_GROUP_PROPERTIES);
     NUMBER(ZE_STRUCTURE_TYPE_DEVICE_MEMORY_PROPERTIES);
     NUMBER(ZE_STRUCTURE_TYPE_CONTEXT_DESC);
     NUMBER(ZE_STRUCTURE_TYPE_COMMAND_QUEUE_DESC);
+    NUMBER(ZE_STRUCTURE_TYPE_COMMAND_LIST_DESC);
+    NUMBER(ZE_KERNEL_INDIRECT_ACCESS_FLAG_DEVICE);
     NUMBER(ZE_STRUCTURE_TYPE_EVENT_POOL_DESC);
     NUMBER(ZE_STRUCTURE_TYPE_EVENT_DESC);
     NUMBER(ZE_STRUCTURE_TYPE_DEVICE_MEM_ALLOC_DESC);
@@ -123,6 +134,8 @@ static void numbers_are_equal(void)
     NUMBER(ZE_MODULE_FORMAT_NATIVE);
     NUMBER(ZE_MAX_DEVICE_NAME);
     NUMBER(ZE_MAX_DEVICE_UUID_SIZE);
+    NUMBER(ZE_MAX_DRIVER_UUID_SIZE);
+    NUMBER(ZE_MAX_NATIVE_KERNEL_UUID_SIZE);
     NUMBER(ZE_SUBGROUPSIZE_COUNT);
     NUMBER(ZES_MEM_LOC_DEVICE);
     NUMBER(ZES_STRING_PROPERTY_SIZE);

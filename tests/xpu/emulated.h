@@ -5,13 +5,22 @@
  * What is appended runs only when somebody waits for it, so that memory that is changed or freed too early
  * shows; memory is born poisoned and ends at a page that is not mapped.
  *
- * Environment, read at zeInit: LW_EMULATED_DEVICES (1), LW_EMULATED_BYTES of each (4 GiB),
- * LW_EMULATED_NO_DRIVER (zeInit fails), LW_EMULATED_NO_SYSMAN.
+ * Environment, read at zeInit:
+ *   LW_EMULATED_DEVICES    how many (1), the first a discrete Xe2, the others integrated Gen12LP
+ *   LW_EMULATED_KIND       xe2 or gen12lp: all of one kind
+ *   LW_EMULATED_BYTES      memory of each (4 GiB)
+ *   LW_EMULATED_API        the version that the driver says (1.13)
+ *   LW_EMULATED_NO_DRIVER, LW_EMULATED_NO_SYSMAN    zeInit, zesInit fails
+ *   LW_EMULATED_LOSE_AT    the launch that the device does not come back from, counted from 1
+ *   LW_EMULATED_REDUCE     order of sub-group sums: 0 the last lane first, 1 the first, 2 halves
+ *   LW_EMULATED_WORKERS    threads that run a launch (2)
+ * Read when SPIR-V is built: LW_EMULATED_COMPILED, the shared object that answers for it.
  */
 #ifndef TESTS_XPU_EMULATED_H
 #define TESTS_XPU_EMULATED_H
 
-#include "device/xpu/ze_abi.h"
+#include "device/xpu/zes_abi.h"
+#include "emulated_glue.h"
 
 #include <stdbool.h>
 
@@ -24,29 +33,46 @@ typedef struct lw_emulated_state {
     uint32_t calls;             /* that could fail: closing entries are not among them */
     uint32_t objects;           /* that are open: contexts, lists, pools, events, modules, kernels, memory */
     uint32_t launches;
+    uint32_t waits;             /* of the host, for an event */
+    uint32_t spirv_builds;      /* modules that were SPIR-V */
+    uint32_t driver_version;
+    bool runs_no_lists;         /* closed lists cannot be appended to immediate ones */
     uint64_t used_bytes[EMULATED_DEVICES_MAX];
     bool after_failed_init;     /* something was called though zeInit had failed */
     char error[256];            /* of the last kernel that went wrong */
 } lw_emulated_state;
 
-/* One launch: fn runs once for each item with the kernel's argument. False: state->error says why. */
+extern lw_emulated_state lw_emulated;
+
+/* A module's bytes as this device runs them, malloc'd. False: why says why not. */
+typedef struct emulated_image { uint8_t *bytes; size_t count; } emulated_image;
+bool emulated_image_make(const lw_ze_module_desc *desc, emulated_image *out, char why[128]);
+
+/* Threads that share the groups of a launch. Each has a copy of every module, with local memory of its own.
+ */
+enum { EMULATED_WORKERS = 2 };
+typedef void (*emulated_kernel)(const void *args);
+
+/* One launch: the kernel runs once for each item. False: error says why. */
 typedef struct emulated_launch {
-    void (*fn)(const void *args);
+    emulated_kernel kernels[EMULATED_WORKERS];
     const void *args;
     uint32_t groups[3], items[3];
+    uint32_t workers;           /* how many may take part */
+    uint32_t reduce;            /* EMULATED_REDUCE_ */
+    bool has_matrix;            /* DPAS and two-dimensional block reads */
 } emulated_launch;
 bool emulated_run(const emulated_launch *launch, char error[256]);
 
-/* What kernels call, handed to a module by its function lw_emulated_attach. */
+/* What kernels call, handed to a worker's copy of a module by its function lw_emulated_attach. */
+struct emulated_worker;
 typedef struct emulated_calls {
-    uint32_t (*local_id)(uint32_t dimension);
-    uint32_t (*group_id)(uint32_t dimension);
-    uint32_t (*local_size)(uint32_t dimension);
-    uint32_t (*group_count)(uint32_t dimension);
-    void (*barrier)(void);
-    /* Posts bytes of value, waits for the sub-group, and returns all its values, 64 bytes apart. */
-    const void *(*exchange)(const void *value, uint32_t bytes);
+    void (*barrier)(struct emulated_worker *w);
+    const void *(*exchange)(struct emulated_worker *w, const void *value, uint32_t bytes);
+    void (*fail)(struct emulated_worker *w, const char *why);
 } emulated_calls;
 extern const emulated_calls emulated_kernel_calls;
+struct emulated_worker *emulated_worker_at(uint32_t index);
+const lw_emulated_now *emulated_now_of(const struct emulated_worker *w);
 
 #endif

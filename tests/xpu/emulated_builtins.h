@@ -1,49 +1,34 @@
 /* OpenCL C's built-ins for x86-64, put in front of every kernel file that is compiled for the emulated
- * device: as many as the kernels use. clang's own OpenCL header has the prototypes.
+ * device. clang's own OpenCL header has the prototypes; what is missing here is missing when the module is
+ * linked.
  */
 #include "emulated_glue.h"
 
 /* Every file has them, so that they are compiled into their callers; the linker keeps one of each. */
 #define OVER __attribute__((overloadable))
 
-size_t OVER get_local_id(uint d) { return lw_emulated_local_id(d); }
-size_t OVER get_group_id(uint d) { return lw_emulated_group_id(d); }
-size_t OVER get_local_size(uint d) { return lw_emulated_local_size(d); }
-size_t OVER get_num_groups(uint d) { return lw_emulated_group_count(d); }
-size_t OVER get_global_id(uint d)
-{
-    return (size_t)lw_emulated_group_id(d) * lw_emulated_local_size(d) + lw_emulated_local_id(d);
-}
+extern const lw_emulated_now *lw_emulated_here;
+
+size_t OVER get_local_id(uint d) { return lw_emulated_here->item->local_id[d]; }
+size_t OVER get_group_id(uint d) { return lw_emulated_here->group_id[d]; }
+size_t OVER get_local_size(uint d) { return lw_emulated_here->local_size[d]; }
+size_t OVER get_num_groups(uint d) { return lw_emulated_here->group_count[d]; }
+size_t OVER get_global_id(uint d) { return get_group_id(d) * get_local_size(d) + get_local_id(d); }
+size_t OVER get_global_size(uint d) { return get_num_groups(d) * get_local_size(d); }
+uint OVER get_sub_group_size(void) { return 16; }
+uint OVER get_max_sub_group_size(void) { return 16; }
+uint OVER get_num_sub_groups(void) { return lw_emulated_here->sub_groups; }
+uint OVER get_sub_group_id(void) { return lw_emulated_here->item->sub_group; }
+uint OVER get_sub_group_local_id(void) { return lw_emulated_here->item->lane; }
 void OVER barrier(cl_mem_fence_flags flags) { lw_emulated_barrier(); }
+void OVER work_group_barrier(cl_mem_fence_flags flags) { lw_emulated_barrier(); }
+void OVER sub_group_barrier(cl_mem_fence_flags flags) { lw_emulated_exchange(&flags, sizeof flags); }
+void OVER mem_fence(cl_mem_fence_flags flags) { }
 
-/* A reduction's order is the implementation's: this one starts at the last lane, so that a result which
- * leans on another order shows. */
-#define SLOT(type, slots, lane) (*(const type *)((const char *)(slots) + 64 * (lane)))
-float OVER sub_group_reduce_add(float x)
-{
-    const void *slots = lw_emulated_exchange(&x, sizeof x);
-    float sum = SLOT(float, slots, 15);
-    for (int lane = 14; lane >= 0; lane--) sum += SLOT(float, slots, lane);
-    return sum;
-}
-float OVER sub_group_broadcast(float x, uint lane)
-{
-    return SLOT(float, lw_emulated_exchange(&x, sizeof x), lane);
-}
-float OVER intel_sub_group_shuffle_xor(float x, uint mask)
-{
-    const uint lane = lw_emulated_local_id(0) % 16;
-    return SLOT(float, lw_emulated_exchange(&x, sizeof x), lane ^ mask);
-}
+#include "emulated_sub_groups.h"
 
-float OVER fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
-float OVER sqrt(float x) { return __builtin_sqrtf(x); }
-float OVER fmax(float a, float b) { return __builtin_fmaxf(a, b); }
-float expf(float x);
-float OVER exp(float x) { return expf(x); }
-uint OVER min(uint a, uint b) { return a < b ? a : b; }
-ulong OVER min(ulong a, ulong b) { return a < b ? a : b; }
-uint OVER max(uint a, uint b) { return a > b ? a : b; }
+#include "emulated_matrix.h"
+#include "emulated_numbers.h"
 
 /* The device calls a kernel with the address of its argument. */
 #define LW_KERNEL(name, args) \

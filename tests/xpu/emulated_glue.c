@@ -5,17 +5,25 @@
 
 #include "emulated.h"
 
+/* Set by attach before any kernel runs. */
+const lw_emulated_now *lw_emulated_here;
 static emulated_calls calls;
+static struct emulated_worker *worker;
 
-__attribute__((visibility("default"))) void lw_emulated_attach(const emulated_calls *device);
-void lw_emulated_attach(const emulated_calls *device)
+__attribute__((visibility("default"))) void lw_emulated_attach(const emulated_calls *device,
+                                                               struct emulated_worker *mine,
+                                                               const lw_emulated_now *now);
+void lw_emulated_attach(const emulated_calls *device, struct emulated_worker *mine,
+                        const lw_emulated_now *now)
 {
     calls = *device;
+    worker = mine;
+    lw_emulated_here = now;
 }
 
-unsigned lw_emulated_local_id(unsigned dimension) { return calls.local_id(dimension); }
-unsigned lw_emulated_group_id(unsigned dimension) { return calls.group_id(dimension); }
-unsigned lw_emulated_local_size(unsigned dimension) { return calls.local_size(dimension); }
-unsigned lw_emulated_group_count(unsigned dimension) { return calls.group_count(dimension); }
-void lw_emulated_barrier(void) { calls.barrier(); }
-const void *lw_emulated_exchange(const void *value, unsigned bytes) { return calls.exchange(value, bytes); }
+void lw_emulated_barrier(void) { calls.barrier(worker); }
+const void *lw_emulated_exchange(const void *value, unsigned bytes)
+{
+    return calls.exchange(worker, value, bytes);
+}
+void lw_emulated_fail(const char *why) { calls.fail(worker, why); }

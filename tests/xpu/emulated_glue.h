@@ -1,12 +1,36 @@
-/* What a module for the emulated device calls in it; read by C and OpenCL C. */
+/* What a module for the emulated device sees of it; read by C and OpenCL C. */
 #ifndef TESTS_XPU_EMULATED_GLUE_H
 #define TESTS_XPU_EMULATED_GLUE_H
 
-unsigned lw_emulated_local_id(unsigned dimension);
-unsigned lw_emulated_group_id(unsigned dimension);
-unsigned lw_emulated_local_size(unsigned dimension);
-unsigned lw_emulated_group_count(unsigned dimension);
+/* In which order a sub-group's own reductions add up: the implementation's choice, so that a result which
+ * leans on it shows when the order changes. */
+enum {
+    EMULATED_REDUCE_LAST_FIRST,
+    EMULATED_REDUCE_FIRST_FIRST,
+    EMULATED_REDUCE_HALVES,
+    EMULATED_REDUCE_COUNT
+};
+
+typedef struct lw_emulated_item {
+    unsigned local_id[3], sub_group, lane;
+} lw_emulated_item;
+
+/* What runs at this moment on one worker; every worker has modules of its own, so that these are plain reads.
+ */
+typedef struct lw_emulated_now {
+    const lw_emulated_item *item;
+    unsigned group_id[3], local_size[3], group_count[3], sub_groups;
+    unsigned reduce, has_matrix;
+} lw_emulated_now;
+
 void lw_emulated_barrier(void);
+/* Posts bytes of value, waits for the sub-group, and returns all its values, 64 bytes apart. */
 const void *lw_emulated_exchange(const void *value, unsigned bytes);
+/* Ends the launch with an error: the kernel did what a real device would answer with nonsense. */
+#ifdef __OPENCL_C_VERSION__
+void lw_emulated_fail(constant char *why);
+#else
+void lw_emulated_fail(const char *why);
+#endif
 
 #endif

@@ -1,7 +1,7 @@
 /* The entries of the emulated device; see emulated.h. They do what the specification says of them and refuse
  * what it forbids; every appended command waits until the host waits for an event.
  */
-#include "emulated.h"
+#include "emulated_entry.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -10,48 +10,49 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define EXPORT __attribute__((visibility("default")))
-#define LW_ZE(need, name, parameters) EXPORT lw_ze_result name parameters;
-#include "device/xpu/ze.list"
-#undef LW_ZE
-
 enum {
     SYSTEM_PAGE = 4096,
     POISON = 0xCD,              /* fresh memory: a huge negative number as bf16 and as fp32 */
-    ARGUMENT_BYTES_MAX = 1024,
     NAME_BYTES = 64,
-    GIB_SHIFT = 30,
 };
 
-struct lw_ze_driver { int unused; };
-struct lw_ze_device { uint32_t index; };
 struct lw_ze_context { int unused; };
 struct lw_ze_event_pool { uint32_t count; };
 struct lw_ze_event { bool signaled; };
 struct lw_ze_build_log { char text[256]; };
-struct lw_zes_memory { uint32_t index; };
-struct lw_ze_module { void *library; };
+/* Its files stay open: the system takes libraries of one name for the same, and the name is the descriptor.
+ */
+struct lw_ze_module {
+    const emulated_kind *kind;
+    emulated_image image;
+    int files[EMULATED_WORKERS];
+    void *libraries[EMULATED_WORKERS];
+};
 struct lw_ze_kernel {
-    void (*fn)(const void *args);
+    const emulated_kind *kind;
+    emulated_kernel fns[EMULATED_WORKERS];
     uint32_t args_bytes, items[3];
-    bool has_args;
-    uint8_t args[ARGUMENT_BYTES_MAX];
+    bool has_args, sees_memory;
+    uint8_t args[EMULATED_ARGUMENT_BYTES_MAX];
 };
 
 typedef struct command {
     void *to;                   /* of a copy; NULL: no copy */
     const void *from;
     size_t bytes;
-    void (*fn)(const void *args);   /* of a launch; NULL: none */
+    emulated_kernel fns[EMULATED_WORKERS];  /* of a launch; NULL: none */
     uint32_t groups[3], items[3];
-    uint8_t args[ARGUMENT_BYTES_MAX];
+    bool has_matrix;
+    uint8_t args[EMULATED_ARGUMENT_BYTES_MAX];
     lw_ze_event *signal;
+    const lw_ze_list *recorded;     /* the closed list that it came from; NULL: none */
 } command;
 
 struct lw_ze_list {
     command *commands;
     size_t count, capacity;
-    lw_ze_list *next;           /* of all open lists */
+    bool records, is_closed;    /* a regular list: what is appended waits for it to be run */
+    lw_ze_list *next;           /* of all immediate lists */
 };
 
 typedef struct allocation {
@@ -61,13 +62,8 @@ typedef struct allocation {
     struct allocation *next;
 } allocation;
 
-EXPORT lw_emulated_state lw_emulated = { .fail_with = LW_ZE_RESULT_ERROR_DEVICE_LOST };
-static lw_ze_driver driver;
-static lw_ze_device devices[EMULATED_DEVICES_MAX] = { { 0 }, { 1 }, { 2 }, { 3 } };
-static struct lw_zes_memory modules[EMULATED_DEVICES_MAX] = { { 0 }, { 1 }, { 2 }, { 3 } };
-static uint32_t device_count;
-static uint64_t card_bytes;
-static bool init_failed, has_sysman;
+EXPORT lw_emulated_state lw_emulated = { .fail_with = LW_ZE_RESULT_ERROR_DEVICE_LOST,
+                                          .driver_version = 1 };
 static lw_ze_list *lists;
 static allocation *allocations;
 
@@ -76,22 +72,16 @@ static void misuse(const char *what)
     if (lw_emulated.error[0] == '\0') snprintf(lw_emulated.error, sizeof lw_emulated.error, "%s", what);
 }
 
-/* The answer to give at once, or success. */
-static lw_ze_result called(void)
+lw_ze_result emulated_called(void)
 {
     lw_emulated.calls++;
-    if (init_failed) lw_emulated.after_failed_init = true;
+    if (emulated_settings.init_failed) lw_emulated.after_failed_init = true;
+    if (emulated_settings.is_lost) return LW_ZE_RESULT_ERROR_DEVICE_LOST;
     if (lw_emulated.fail_at == 0 || --lw_emulated.fail_at > 0) return LW_ZE_RESULT_SUCCESS;
     /* What was lost runs nothing more. */
     for (lw_ze_list *list = lists; list != NULL; list = list->next) list->count = 0;
     return lw_emulated.fail_with;
 }
-#define CALLED() \
-    do { \
-        const lw_ze_result result_ = called(); \
-        if (result_ != LW_ZE_RESULT_SUCCESS) return result_; \
-    } while (0)
-
 static lw_ze_result object_make(size_t bytes, void **out)
 {
     *out = calloc(1, bytes);
@@ -105,171 +95,6 @@ static lw_ze_result object_free(void *object)
     if (object == NULL) return LW_ZE_RESULT_ERROR_INVALID_ARGUMENT;
     free(object);
     lw_emulated.objects--;
-    return LW_ZE_RESULT_SUCCESS;
-}
-
-/* ---- what there is ---- */
-
-lw_ze_result zeInit(uint32_t flags)
-{
-    const char *count = getenv("LW_EMULATED_DEVICES"), *bytes = getenv("LW_EMULATED_BYTES");
-    (void)flags;
-    init_failed = getenv("LW_EMULATED_NO_DRIVER") != NULL;
-    has_sysman = getenv("LW_EMULATED_NO_SYSMAN") == NULL;
-    device_count = count == NULL ? 1 : (uint32_t)strtoul(count, NULL, 10);
-    if (device_count > EMULATED_DEVICES_MAX) device_count = EMULATED_DEVICES_MAX;
-    card_bytes = bytes == NULL ? (uint64_t)EMULATED_DEFAULT_GIB << GIB_SHIFT : strtoull(bytes, NULL, 10);
-    if (init_failed) return LW_ZE_RESULT_ERROR_UNINITIALIZED;
-    return called();
-}
-
-lw_ze_result zeDriverGet(uint32_t *count, lw_ze_driver **drivers)
-{
-    CALLED();
-    if (drivers != NULL && *count > 0) drivers[0] = &driver;
-    *count = 1;
-    return LW_ZE_RESULT_SUCCESS;
-}
-
-static lw_ze_result devices_list(uint32_t *count, lw_ze_device **out)
-{
-    for (uint32_t i = 0; out != NULL && i < *count && i < device_count; i++) out[i] = &devices[i];
-    if (out == NULL || *count > device_count) *count = device_count;
-    return LW_ZE_RESULT_SUCCESS;
-}
-
-lw_ze_result zeDeviceGet(lw_ze_driver *from, uint32_t *count, lw_ze_device **out)
-{
-    CALLED();
-    (void)from;
-    return devices_list(count, out);
-}
-
-lw_ze_result zeDeviceGetSubDevices(lw_ze_device *device, uint32_t *count, lw_ze_device **tiles)
-{
-    CALLED();
-    (void)device;
-    (void)tiles;
-    *count = 0;
-    return LW_ZE_RESULT_SUCCESS;
-}
-
-static void uuid_fill(uint8_t uuid[LW_ZE_MAX_DEVICE_UUID_SIZE], uint32_t index)
-{
-    memset(uuid, 0xA0, LW_ZE_MAX_DEVICE_UUID_SIZE);
-    uuid[LW_ZE_MAX_DEVICE_UUID_SIZE - 1] = (uint8_t)index;
-}
-
-lw_ze_result zeDeviceGetProperties(lw_ze_device *device, lw_ze_device_properties *out)
-{
-    CALLED();
-    if (out->stype != LW_ZE_STRUCTURE_TYPE_DEVICE_PROPERTIES) return LW_ZE_RESULT_ERROR_INVALID_ARGUMENT;
-    out->type = LW_ZE_DEVICE_TYPE_GPU;
-    out->vendor_id = 0x8086;
-    out->alloc_bytes_max = UINT64_C(1) << GIB_SHIFT;
-    out->flags = device->index == 0 ? 0 : LW_ZE_DEVICE_PROPERTY_FLAG_INTEGRATED;
-    uuid_fill(out->uuid, device->index);
-    snprintf(out->name, sizeof out->name, "emulated device");
-    return LW_ZE_RESULT_SUCCESS;
-}
-
-lw_ze_result zeDeviceGetComputeProperties(lw_ze_device *device, lw_ze_device_compute_properties *out)
-{
-    CALLED();
-    (void)device;
-    out->group_size_max = 512;
-    out->local_bytes_max = 64 << 10;
-    out->sub_group_size_count = 2;
-    out->sub_group_sizes[0] = 16;
-    out->sub_group_sizes[1] = 32;
-    return LW_ZE_RESULT_SUCCESS;
-}
-
-lw_ze_result zeDeviceGetMemoryProperties(lw_ze_device *device, uint32_t *count,
-                                         lw_ze_device_memory_properties *out)
-{
-    CALLED();
-    (void)device;
-    if (out != NULL && *count > 0) out[0].total_bytes = card_bytes;
-    *count = 1;
-    return LW_ZE_RESULT_SUCCESS;
-}
-
-/* The first group only copies, as on cards with a copy engine in front. */
-lw_ze_result zeDeviceGetCommandQueueGroupProperties(lw_ze_device *device, uint32_t *count,
-                                                    lw_ze_queue_group_properties *out)
-{
-    CALLED();
-    (void)device;
-    if (out != NULL && *count > 1) {
-        out[0].flags = 2;
-        out[1].flags = LW_ZE_COMMAND_QUEUE_GROUP_PROPERTY_FLAG_COMPUTE | 2;
-    }
-    *count = 2;
-    return LW_ZE_RESULT_SUCCESS;
-}
-
-lw_ze_result zeDevicePciGetPropertiesExt(lw_ze_device *device, lw_ze_pci_properties *out)
-{
-    CALLED();
-    out->bus = 3 + device->index;
-    return LW_ZE_RESULT_SUCCESS;
-}
-
-/* ---- Sysman ---- */
-
-lw_ze_result zesInit(uint32_t flags)
-{
-    CALLED();
-    (void)flags;
-    return has_sysman ? LW_ZE_RESULT_SUCCESS : LW_ZE_RESULT_ERROR_UNSUPPORTED_FEATURE;
-}
-
-lw_ze_result zesDriverGet(uint32_t *count, lw_ze_driver **drivers)
-{
-    return zeDriverGet(count, drivers);
-}
-
-/* In another order than the core's: only the uuid tells. */
-lw_ze_result zesDeviceGet(lw_ze_driver *from, uint32_t *count, lw_ze_device **out)
-{
-    CALLED();
-    (void)from;
-    for (uint32_t i = 0; out != NULL && i < *count && i < device_count; i++)
-        out[i] = &devices[device_count - 1 - i];
-    *count = device_count;
-    return LW_ZE_RESULT_SUCCESS;
-}
-
-lw_ze_result zesDeviceGetProperties(lw_ze_device *device, lw_zes_device_properties *out)
-{
-    CALLED();
-    uuid_fill(out->core.uuid, device->index);
-    return LW_ZE_RESULT_SUCCESS;
-}
-
-lw_ze_result zesDeviceEnumMemoryModules(lw_ze_device *device, uint32_t *count, lw_zes_memory **out)
-{
-    CALLED();
-    if (out != NULL && *count > 0) out[0] = &modules[device->index];
-    *count = 1;
-    return LW_ZE_RESULT_SUCCESS;
-}
-
-lw_ze_result zesMemoryGetProperties(lw_zes_memory *memory, lw_zes_mem_properties *out)
-{
-    CALLED();
-    (void)memory;
-    out->location = LW_ZES_MEM_LOC_DEVICE;
-    return LW_ZE_RESULT_SUCCESS;
-}
-
-/* A quarter is somebody else's on the first device, half on the second. */
-lw_ze_result zesMemoryGetState(lw_zes_memory *memory, lw_zes_mem_state *out)
-{
-    CALLED();
-    out->total_bytes = card_bytes;
-    out->free_bytes = memory->index == 0 ? card_bytes / 4 * 3 : card_bytes / 2;
     return LW_ZE_RESULT_SUCCESS;
 }
 
@@ -319,10 +144,10 @@ lw_ze_result zeMemAllocDevice(lw_ze_context *context, const lw_ze_device_mem_all
 {
     CALLED();
     (void)context;
-    if (bytes > UINT64_C(1) << GIB_SHIFT && !is_relaxed(desc->next))
+    if (bytes > EMULATED_ALLOC_BYTES_MAX && !is_relaxed(desc->next))
         return LW_ZE_RESULT_ERROR_UNSUPPORTED_SIZE;
     uint64_t *used = &lw_emulated.used_bytes[device->index];
-    if (bytes > card_bytes - *used) return LW_ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY;
+    if (bytes > emulated_settings.card_bytes - *used) return LW_ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY;
     *used += bytes;
     return memory_make(bytes, alignment, device->index, out);
 }
@@ -361,37 +186,68 @@ static lw_ze_result module_failed(lw_ze_build_log **log, lw_ze_result result, co
     return result;
 }
 
+/* A worker's own copy of the module. */
+static lw_ze_result library_open(uint32_t worker, lw_ze_module *module, lw_ze_build_log **log)
+{
+    const emulated_image *image = &module->image;
+    const int file = memfd_create("module", MFD_CLOEXEC);
+    char path[64];
+    module->files[worker] = file;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+    if (file < 0 || write(file, image->bytes, image->count) != (ssize_t)image->count)
+        return LW_ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    module->libraries[worker] = library;
+    if (library == NULL) return module_failed(log, LW_ZE_RESULT_ERROR_MODULE_BUILD_FAILURE, dlerror());
+    void (*attach)(const emulated_calls *, struct emulated_worker *, const lw_emulated_now *);
+    *(void **)&attach = dlsym(library, "lw_emulated_attach");
+    if (attach == NULL)
+        return module_failed(log, LW_ZE_RESULT_ERROR_MODULE_LINK_FAILURE, "built without its glue");
+    struct emulated_worker *w = emulated_worker_at(worker);
+    attach(&emulated_kernel_calls, w, emulated_now_of(w));
+    return LW_ZE_RESULT_SUCCESS;
+}
+
 lw_ze_result zeModuleCreate(lw_ze_context *context, lw_ze_device *device, const lw_ze_module_desc *desc,
                             lw_ze_module **out, lw_ze_build_log **log)
 {
     CALLED();
     (void)context;
-    (void)device;
-    if (desc->input_bytes < 4 || memcmp(desc->input, "\177ELF", 4) != 0)
-        return module_failed(log, LW_ZE_RESULT_ERROR_INVALID_NATIVE_BINARY, "not a module of this device");
-    const int file = memfd_create("module", MFD_CLOEXEC);
-    char path[64];
-    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
-    const bool written =
-        file >= 0 && write(file, desc->input, desc->input_bytes) == (ssize_t)desc->input_bytes;
-    void *library = written ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
-    if (file >= 0) close(file);
-    if (library == NULL) return module_failed(log, LW_ZE_RESULT_ERROR_MODULE_BUILD_FAILURE, dlerror());
-    void (*attach)(const emulated_calls *calls);
-    *(void **)&attach = dlsym(library, "lw_emulated_attach");
-    if (attach == NULL || object_make(sizeof **out, (void **)out) != LW_ZE_RESULT_SUCCESS) {
-        dlclose(library);
-        return module_failed(log, LW_ZE_RESULT_ERROR_MODULE_LINK_FAILURE, "built without its glue");
+    emulated_image image;
+    char why[128];
+    if (!emulated_image_make(desc, &image, why))
+        return module_failed(log, LW_ZE_RESULT_ERROR_INVALID_NATIVE_BINARY, why);
+    lw_ze_result result = object_make(sizeof **out, (void **)out);
+    if (result != LW_ZE_RESULT_SUCCESS) {
+        free(image.bytes);
+        return result;
     }
-    attach(&emulated_kernel_calls);
-    (*out)->library = library;
-    return LW_ZE_RESULT_SUCCESS;
+    (*out)->kind = device->kind;
+    (*out)->image = image;
+    for (uint32_t i = 0; i < EMULATED_WORKERS; i++) (*out)->files[i] = -1;
+    for (uint32_t i = 0; result == LW_ZE_RESULT_SUCCESS && i < EMULATED_WORKERS; i++)
+        result = library_open(i, *out, log);
+    if (result != LW_ZE_RESULT_SUCCESS) zeModuleDestroy(*out);
+    return result;
 }
 
 lw_ze_result zeModuleDestroy(lw_ze_module *module)
 {
-    if (module->library != NULL) dlclose(module->library);
+    for (uint32_t i = 0; i < EMULATED_WORKERS; i++) {
+        if (module->libraries[i] != NULL) dlclose(module->libraries[i]);
+        if (module->files[i] >= 0) close(module->files[i]);
+    }
+    free(module->image.bytes);
     return object_free(module);
+}
+
+lw_ze_result zeModuleGetNativeBinary(lw_ze_module *module, size_t *bytes, uint8_t *out)
+{
+    CALLED();
+    if (out != NULL && *bytes < module->image.count) return LW_ZE_RESULT_ERROR_INVALID_ARGUMENT;
+    if (out != NULL) memcpy(out, module->image.bytes, module->image.count);
+    *bytes = module->image.count;
+    return LW_ZE_RESULT_SUCCESS;
 }
 
 lw_ze_result zeModuleBuildLogGetString(lw_ze_build_log *log, size_t *bytes, char *text)
@@ -411,16 +267,15 @@ lw_ze_result zeKernelCreate(lw_ze_module *module, const lw_ze_kernel_desc *desc,
 {
     CALLED();
     char name[2 * NAME_BYTES];
-    snprintf(name, sizeof name, "lw_call_%.*s", NAME_BYTES, desc->name);
-    void (*fn)(const void *args);
-    *(void **)&fn = dlsym(module->library, name);
     snprintf(name, sizeof name, "lw_bytes_%.*s", NAME_BYTES, desc->name);
-    const uint32_t *bytes = dlsym(module->library, name);
-    if (fn == NULL || bytes == NULL || *bytes > ARGUMENT_BYTES_MAX)
-        return LW_ZE_RESULT_ERROR_INVALID_KERNEL_NAME;
+    const uint32_t *bytes = dlsym(module->libraries[0], name);
+    if (bytes == NULL || *bytes > EMULATED_ARGUMENT_BYTES_MAX) return LW_ZE_RESULT_ERROR_INVALID_KERNEL_NAME;
     const lw_ze_result result = object_make(sizeof **out, (void **)out);
     if (result != LW_ZE_RESULT_SUCCESS) return result;
-    (*out)->fn = fn;
+    snprintf(name, sizeof name, "lw_call_%.*s", NAME_BYTES, desc->name);
+    for (uint32_t i = 0; i < EMULATED_WORKERS; i++)
+        *(void **)&(*out)->fns[i] = dlsym(module->libraries[i], name);
+    (*out)->kind = module->kind;
     (*out)->args_bytes = *bytes;
     return LW_ZE_RESULT_SUCCESS;
 }
@@ -433,8 +288,16 @@ lw_ze_result zeKernelDestroy(lw_ze_kernel *kernel)
 lw_ze_result zeKernelSetGroupSize(lw_ze_kernel *kernel, uint32_t x, uint32_t y, uint32_t z)
 {
     CALLED();
-    if (x == 0 || y == 0 || z == 0 || (uint64_t)x * y * z > 512) return LW_ZE_RESULT_ERROR_INVALID_ARGUMENT;
+    if (x == 0 || y == 0 || z == 0 || (uint64_t)x * y * z > kernel->kind->group_items_max)
+        return LW_ZE_RESULT_ERROR_INVALID_ARGUMENT;
     memcpy(kernel->items, (const uint32_t[]){ x, y, z }, sizeof kernel->items);
+    return LW_ZE_RESULT_SUCCESS;
+}
+
+lw_ze_result zeKernelSetIndirectAccess(lw_ze_kernel *kernel, uint32_t flags)
+{
+    CALLED();
+    kernel->sees_memory = (flags & LW_ZE_KERNEL_INDIRECT_ACCESS_FLAG_DEVICE) != 0;
     return LW_ZE_RESULT_SUCCESS;
 }
 
@@ -481,12 +344,17 @@ lw_ze_result zeEventDestroy(lw_ze_event *event)
 static bool command_run(const command *c)
 {
     if (c->to != NULL) memmove(c->to, c->from, c->bytes);
-    if (c->fn != NULL) {
-        emulated_launch launch = { .fn = c->fn, .args = c->args };
+    if (c->fns[0] != NULL) {
+        emulated_launch launch = { .args = c->args, .workers = emulated_settings.workers,
+                                   .reduce = emulated_settings.reduce,
+                                   .has_matrix = c->has_matrix };
+        memcpy(launch.kernels, c->fns, sizeof launch.kernels);
         memcpy(launch.groups, c->groups, sizeof launch.groups);
         memcpy(launch.items, c->items, sizeof launch.items);
         char error[256];
         lw_emulated.launches++;
+        emulated_settings.is_lost = lw_emulated.launches == emulated_settings.lose_at;
+        if (emulated_settings.is_lost) return false;
         if (!emulated_run(&launch, error)) {
             misuse(error);
             fprintf(stderr, "emulated device: %s\n", error);
@@ -514,6 +382,7 @@ static bool list_run(lw_ze_list *list, const lw_ze_event *event)
 lw_ze_result zeEventHostSynchronize(lw_ze_event *event, uint64_t timeout_ns)
 {
     CALLED();
+    lw_emulated.waits++;
     if (timeout_ns == UINT64_MAX) misuse("a wait without an end");
     for (lw_ze_list *list = lists; list != NULL && !event->signaled; list = list->next) {
         if (!list_run(list, event)) return LW_ZE_RESULT_ERROR_DEVICE_LOST;
@@ -530,6 +399,12 @@ lw_ze_result zeEventHostReset(lw_ze_event *event)
 
 /* ---- lists ---- */
 
+static uint32_t known_queue_flags(void)
+{
+    enum { EXPLICIT_ONLY = 1, IN_ORDER = 2 };
+    return EXPLICIT_ONLY | (emulated_settings.api_version >= EMULATED_API_VERSION(1, 7) ? IN_ORDER : 0);
+}
+
 lw_ze_result zeCommandListCreateImmediate(lw_ze_context *context, lw_ze_device *device,
                                           const lw_ze_queue_desc *desc, lw_ze_list **out)
 {
@@ -538,6 +413,8 @@ lw_ze_result zeCommandListCreateImmediate(lw_ze_context *context, lw_ze_device *
     (void)device;
     if (desc->ordinal != 1 || desc->mode != LW_ZE_COMMAND_QUEUE_MODE_ASYNCHRONOUS)
         return LW_ZE_RESULT_ERROR_INVALID_ARGUMENT;
+    /* Flags that a driver does not know, lists in order before 1.7 among them, are refused. */
+    if ((desc->flags & ~known_queue_flags()) != 0) return LW_ZE_RESULT_ERROR_INVALID_ARGUMENT;
     const lw_ze_result result = object_make(sizeof **out, (void **)out);
     if (result != LW_ZE_RESULT_SUCCESS) return result;
     (*out)->next = lists;
@@ -545,8 +422,42 @@ lw_ze_result zeCommandListCreateImmediate(lw_ze_context *context, lw_ze_device *
     return LW_ZE_RESULT_SUCCESS;
 }
 
+lw_ze_result zeCommandListCreate(lw_ze_context *context, lw_ze_device *device, const lw_ze_list_desc *desc,
+                                 lw_ze_list **out)
+{
+    CALLED();
+    (void)context;
+    (void)device;
+    if (desc->stype != LW_ZE_STRUCTURE_TYPE_COMMAND_LIST_DESC || desc->ordinal != 1)
+        return LW_ZE_RESULT_ERROR_INVALID_ARGUMENT;
+    const lw_ze_result result = object_make(sizeof **out, (void **)out);
+    if (result == LW_ZE_RESULT_SUCCESS) (*out)->records = true;
+    return result;
+}
+
+lw_ze_result zeCommandListClose(lw_ze_list *list)
+{
+    CALLED();
+    if (!list->records || list->is_closed) return LW_ZE_RESULT_ERROR_INVALID_ARGUMENT;
+    list->is_closed = true;
+    return LW_ZE_RESULT_SUCCESS;
+}
+
+/* A recorded list goes while no command of it waits. */
+static lw_ze_result recorded_destroy(lw_ze_list *list)
+{
+    for (const lw_ze_list *other = lists; other != NULL; other = other->next) {
+        for (size_t i = 0; i < other->count; i++) {
+            if (other->commands[i].recorded == list) misuse("a recorded list was destroyed before it ran");
+        }
+    }
+    free(list->commands);
+    return object_free(list);
+}
+
 lw_ze_result zeCommandListDestroy(lw_ze_list *list)
 {
+    if (list->records) return recorded_destroy(list);
     lw_ze_list **at = &lists;
     while (*at != NULL && *at != list) at = &(*at)->next;
     if (*at == NULL) return LW_ZE_RESULT_ERROR_INVALID_ARGUMENT;
@@ -557,6 +468,7 @@ lw_ze_result zeCommandListDestroy(lw_ze_list *list)
 
 static lw_ze_result append(lw_ze_list *list, const command *c)
 {
+    if (list->is_closed) return LW_ZE_RESULT_ERROR_INVALID_ARGUMENT;
     if (list->count == list->capacity) {
         const size_t capacity = list->capacity == 0 ? 64 : 2 * list->capacity;
         command *commands = realloc(list->commands, capacity * sizeof *commands);
@@ -594,8 +506,29 @@ lw_ze_result zeCommandListAppendLaunchKernel(lw_ze_list *list, lw_ze_kernel *ker
     (void)waits;
     if (wait_count != 0 || !kernel->has_args || kernel->items[0] == 0 || groups->x == 0 || groups->y == 0)
         return LW_ZE_RESULT_ERROR_INVALID_ARGUMENT;
-    command c = { .fn = kernel->fn, .groups = { groups->x, groups->y, groups->z }, .signal = signal };
+    if (!kernel->sees_memory) misuse("a launch of a kernel that may find memory not resident");
+    command c = { .groups = { groups->x, groups->y, groups->z }, .signal = signal,
+                  .has_matrix = kernel->kind->has_matrix };
+    memcpy(c.fns, kernel->fns, sizeof c.fns);
     memcpy(c.items, kernel->items, sizeof c.items);
     memcpy(c.args, kernel->args, kernel->args_bytes);
     return append(list, &c);
+}
+
+lw_ze_result zeCommandListImmediateAppendCommandListsExp(lw_ze_list *list, uint32_t count,
+                                                         lw_ze_list **closed, lw_ze_event *signal,
+                                                         uint32_t wait_count, lw_ze_event **waits)
+{
+    CALLED();
+    (void)waits;
+    if (lw_emulated.runs_no_lists) return LW_ZE_RESULT_ERROR_UNSUPPORTED_FEATURE;
+    if (list->records || count != 1 || !closed[0]->is_closed || signal != NULL || wait_count != 0)
+        return LW_ZE_RESULT_ERROR_INVALID_ARGUMENT;
+    for (size_t i = 0; i < closed[0]->count; i++) {
+        command c = closed[0]->commands[i];
+        c.recorded = closed[0];
+        const lw_ze_result result = append(list, &c);
+        if (result != LW_ZE_RESULT_SUCCESS) return result;
+    }
+    return LW_ZE_RESULT_SUCCESS;
 }

@@ -233,37 +233,18 @@ static void pack_plane(const lw__plane *plane, const uint16_t *codes, uint32_t c
     }
 }
 
-/* The half that reads as value, which was read from a half. */
-static uint16_t fp16_of_exact(float value)
-{
-    const uint32_t bits = lw_bits_of_float(value), sign = bits >> 16 & 0x8000u;
-    const uint32_t exponent = bits >> 23 & 0xFFu, mantissa = bits >> 13 & 0x3FFu;
-    if (exponent == 255) return (uint16_t)(sign | 0x7C00u | mantissa);
-    if (exponent > 112) return (uint16_t)(sign | (exponent - 112) << 10 | mantissa);
-    return (uint16_t)(sign | (uint32_t)(fabsf(value) * 0x1p24f));
-}
-
-/* The e4m3 that reads as value, which was read from one. */
-static uint8_t e4m3_of_exact(float value)
-{
-    const uint32_t bits = lw_bits_of_float(value), sign = bits >> 24 & 0x80u;
-    const uint32_t exponent = bits >> 23 & 0xFFu;
-    if (exponent > 120) return (uint8_t)(sign | (exponent - 120) << 3 | (bits >> 20 & 7u));
-    return (uint8_t)(sign | (uint32_t)(fabsf(value) * 0x1p9f));
-}
-
 /* Stores the scale or bias of one lane in the type that it was read from. */
 static void put_scale(lw_dtype type, uint8_t *at, uint32_t lane, float value)
 {
     if (type == LW_DTYPE_F8_E4M3) {
-        at[lane] = e4m3_of_exact(value);
+        at[lane] = lw_e4m3_of_exact(value);
         return;
     }
     if (type == LW_DTYPE_F32) {
         memcpy(at + lane * sizeof value, &value, sizeof value);
         return;
     }
-    const uint16_t half = type == LW_DTYPE_F16 ? fp16_of_exact(value)
+    const uint16_t half = type == LW_DTYPE_F16 ? lw_fp16_of_exact(value)
         : (uint16_t)(lw_bits_of_float(value) >> 16);
     memcpy(at + lane * sizeof half, &half, sizeof half);
 }

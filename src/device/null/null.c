@@ -2,6 +2,7 @@
 #include "device/null/null.h"
 
 #include "device/chain.h"
+#include "device/rows.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +20,7 @@ struct lw_exec {
     lw_ticket submitted, waited;
     lw_ticket fail_at;          /* 0: none */
     uint32_t wanted_count;      /* of the newest submission */
+    bool has_best;
     lw_chain_walk walk;
     uint32_t chain_count;       /* chains of the newest submission */
     uint32_t page_counts[LW_PLAN_REACHES_MAX];
@@ -104,6 +106,7 @@ static void batch_take(lw_exec *exec, uint32_t entry, const lw_batch *batch)
 {
     LW_ASSERT(entry < exec->plan->entry_count && batch->row_count > 0);
     exec->wanted_count = 0;
+    exec->has_best = batch->best;
     for (uint32_t r = 0; r < batch->row_count; r++) {
         const lw_row *row = &batch->rows[r];
         LW_ASSERT(row->lane < batch->lane_count && row->parent < (int32_t)r);
@@ -182,6 +185,15 @@ static lw_status null_read_logits(lw_exec *exec, uint32_t index, const float **l
     return LW_OK;
 }
 
+static lw_status null_read_best(lw_exec *exec, uint32_t index, int32_t *id, lw_diag *d)
+{
+    const float *logits = NULL;
+    LW_ASSERT(exec->has_best);
+    const lw_status status = null_read_logits(exec, index, &logits, d);
+    if (status == LW_OK) *id = lw_logits_best(logits, exec->plan->vocab);
+    return status;
+}
+
 static lw_status null_page_copy(lw_exec *exec, uint32_t group, uint32_t from, uint32_t to, lw_diag *d)
 {
     (void)d;
@@ -227,5 +239,6 @@ const lw_device_table lw_device_null = {
     .read_chain = null_read_chain,
     .wait = null_wait,
     .read_logits = null_read_logits,
+    .read_best = null_read_best,
     .page_copy = null_page_copy,
 };

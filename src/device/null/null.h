@@ -1,6 +1,7 @@
 /* The null device: computes nothing, counts everything and keeps to the asynchronous contract, so that
  * schedules can be tested without a model. Logits are all zero. A submission is done only when it is waited
- * for, in order; several may be under way; reading what was not waited for is a broken assumption.
+ * for, in order; several may be under way; reading what was not waited for is a broken assumption. It finds
+ * likeliest tokens itself, as devices do whose logits are far from the host.
  */
 #ifndef LW_DEVICE_NULL_NULL_H
 #define LW_DEVICE_NULL_NULL_H

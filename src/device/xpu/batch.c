@@ -23,7 +23,9 @@ static void tables_measure(lw_exec *exec, const lw_batch *batch)
     for (uint32_t i = 0; i < batch->lane_count; i++) ids += batch->lanes[i].page_count;
     t->bytes = 0;
     t->tokens = table_take(t, rows, sizeof(int32_t));
+    t->step = table_take(t, 1, sizeof(uint32_t));
     t->wanted = table_take(t, exec->wanted_max, sizeof(uint32_t));
+    t->spans = table_take(t, rows, sizeof(lw_xpu_span));
     for (uint32_t g = 0; g < exec->plan->reach_count; g++) {
         t->places[g] = table_take(t, rows, sizeof(lw_xpu_place));
         t->ids[g] = table_take(t, ids, sizeof(uint32_t));
@@ -106,6 +108,19 @@ static lw_status fill_places(lw_exec *exec, const lw_batch *batch, lw_diag *d)
     return LW_OK;
 }
 
+/* Rows of a lane are neighbours. */
+static void fill_spans(lw_exec *exec, const lw_batch *batch)
+{
+    lw_xpu_span *spans = table_at(exec, exec->tables.spans);
+    exec->span_count = exec->span_rows_max = 0;
+    for (uint32_t begin = 0, end; begin < batch->row_count; begin = end) {
+        for (end = begin + 1; end < batch->row_count && batch->rows[end].lane == batch->rows[begin].lane;)
+            end++;
+        spans[exec->span_count++] = (lw_xpu_span){ begin, end };
+        exec->span_rows_max = end - begin > exec->span_rows_max ? end - begin : exec->span_rows_max;
+    }
+}
+
 static void fill_rows(lw_exec *exec, const lw_batch *batch)
 {
     int32_t *tokens = table_at(exec, exec->tables.tokens);
@@ -125,17 +140,22 @@ static void fill_rows(lw_exec *exec, const lw_batch *batch)
     }
 }
 
-lw_status lw__xpu_batch_begin(lw_exec *exec, const lw_batch *batch, lw_diag *d)
+lw_status lw__xpu_batch_begin(lw_exec *exec, const lw_batch *batch, uint32_t step, lw_diag *d)
 {
     LW_ASSERT(batch->row_count > 0 && batch->row_count <= exec->rows_max);
     tables_measure(exec, batch);
     lw_status status = tables_reserve(exec, d);
     if (status != LW_OK) return status;
     fill_rows(exec, batch);
+    memcpy(table_at(exec, exec->tables.step), &step, sizeof step);
     fill_ids(exec, batch);
+    fill_spans(exec, batch);
     status = fill_places(exec, batch, d);
     if (status != LW_OK) return status;
     exec->batch = batch;
     exec->summed_value = LW_NONE;
-    return lw__xpu_upload(exec->device, exec->tables.memory.at, exec->tables.host, exec->tables.bytes, d);
+    exec->sorted_route = LW_NONE;
+    const lw_xpu_tables *t = &exec->tables;
+    const size_t begin = step == 0 ? 0 : t->step; /* tokens stand first */
+    return lw__xpu_upload(exec->device, t->memory.at + begin, t->host + begin, t->bytes - begin, d);
 }

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
-enum { DRIVERS_MAX = 16, MEMORIES_MAX = 16 };
+enum { DRIVERS_MAX = 16, MEMORIES_MAX = 16, DPAS_LANES = 16 };
 
 static uint32_t at_most(uint32_t count, uint32_t max)
 {
@@ -39,11 +39,28 @@ static void pci_read(const lw_ze *ze, lw_xpu_info *info)
              pci.device & 0xFF, pci.function & 0xF);
 }
 
+static lw_status modules_read(const lw_ze *ze, lw_xpu_info *info, lw_diag *d)
+{
+    lw_ze_device_dp_properties dp = { .stype = LW_ZE_STRUCTURE_INTEL_DEVICE_MODULE_DP_EXP_PROPERTIES };
+    lw_ze_device_module_properties modules = { .stype = LW_ZE_STRUCTURE_TYPE_DEVICE_MODULE_PROPERTIES,
+                                               .next = &dp };
+    const lw_ze_result result = ze->zeDeviceGetModuleProperties(info->device, &modules);
+    if (result != LW_ZE_RESULT_SUCCESS)
+        return lw_ze_fail(d, result, "the module properties of %s", info->name);
+    info->has_dpas = (dp.flags & LW_ZE_INTEL_DEVICE_MODULE_EXP_FLAG_DPAS) != 0;
+    for (uint32_t i = 0; i < info->sub_group_size_count; i++) {
+        if (info->sub_group_sizes[i] < DPAS_LANES) info->has_dpas = false;
+    }
+    return LW_OK;
+}
+
 static lw_status device_read(const lw_ze *ze, lw_xpu_info *info, const lw_ze_device_properties *properties,
                              lw_diag *d)
 {
     snprintf(info->name, sizeof info->name, "%.*s", (int)sizeof info->name - 1, properties->name);
     memcpy(info->uuid, properties->uuid, sizeof info->uuid);
+    info->vendor_id = properties->vendor_id;
+    info->device_id = properties->device_id;
     info->integrated = (properties->flags & LW_ZE_DEVICE_PROPERTY_FLAG_INTEGRATED) != 0;
     info->alloc_bytes_max = properties->alloc_bytes_max;
     lw_ze_device_compute_properties compute = { .stype = LW_ZE_STRUCTURE_TYPE_DEVICE_COMPUTE_PROPERTIES };
@@ -52,6 +69,8 @@ static lw_status device_read(const lw_ze *ze, lw_xpu_info *info, const lw_ze_dev
         return lw_ze_fail(d, result, "the compute properties of %s", info->name);
     info->sub_group_size_count = at_most(compute.sub_group_size_count, LW_ZE_SUBGROUPSIZE_COUNT);
     memcpy(info->sub_group_sizes, compute.sub_group_sizes, sizeof info->sub_group_sizes);
+    const lw_status status = modules_read(ze, info, d);
+    if (status != LW_OK) return status;
     uint32_t tiles = 0;
     result = ze->zeDeviceGetSubDevices(info->device, &tiles, NULL);
     if (result != LW_ZE_RESULT_SUCCESS) return lw_ze_fail(d, result, "the tiles of %s", info->name);
@@ -63,8 +82,11 @@ static lw_status device_read(const lw_ze *ze, lw_xpu_info *info, const lw_ze_dev
 static lw_status driver_read(const lw_ze *ze, lw_ze_driver *driver, lw_xpu_list *list, lw_diag *d)
 {
     lw_ze_device *devices[LW_XPU_DEVICES_MAX];
+    lw_ze_driver_properties driver_properties = { .stype = LW_ZE_STRUCTURE_TYPE_DRIVER_PROPERTIES };
     uint32_t count = 0;
-    lw_ze_result result = ze->zeDeviceGet(driver, &count, NULL);
+    lw_ze_result result = ze->zeDriverGetProperties(driver, &driver_properties);
+    if (result != LW_ZE_RESULT_SUCCESS) return lw_ze_fail(d, result, "the properties of a driver");
+    result = ze->zeDeviceGet(driver, &count, NULL);
     count = at_most(count, LW_XPU_DEVICES_MAX);
     if (result == LW_ZE_RESULT_SUCCESS && count > 0) result = ze->zeDeviceGet(driver, &count, devices);
     if (result != LW_ZE_RESULT_SUCCESS) return lw_ze_fail(d, result, "the list of devices");
@@ -74,7 +96,8 @@ static lw_status driver_read(const lw_ze *ze, lw_ze_driver *driver, lw_xpu_list 
         if (result != LW_ZE_RESULT_SUCCESS) return lw_ze_fail(d, result, "the properties of device %u", i);
         if (properties.type != LW_ZE_DEVICE_TYPE_GPU) continue;
         lw_xpu_info *info = &list->devices[list->count];
-        *info = (lw_xpu_info){ .driver = driver, .device = devices[i] };
+        *info = (lw_xpu_info){ .driver = driver, .device = devices[i],
+                                .driver_version = driver_properties.version };
         const lw_status status = device_read(ze, info, &properties, d);
         if (status != LW_OK) return status;
         list->count++;
@@ -166,7 +189,7 @@ static bool is_device(const lw_ze *ze, lw_ze_device *device, const uint8_t uuid[
 }
 
 /* Free bytes of the modules that lie on the device. */
-static bool modules_read(const lw_ze *ze, lw_ze_device *device, uint64_t *bytes)
+static bool free_read(const lw_ze *ze, lw_ze_device *device, uint64_t *bytes)
 {
     lw_zes_memory *modules[MEMORIES_MAX];
     uint32_t count = 0;
@@ -197,7 +220,7 @@ static bool driver_free(const lw_ze *ze, lw_ze_driver *driver,
     count = at_most(count, LW_XPU_DEVICES_MAX);
     if (count == 0 || ze->zesDeviceGet(driver, &count, devices) != LW_ZE_RESULT_SUCCESS) return false;
     for (uint32_t i = 0; i < at_most(count, LW_XPU_DEVICES_MAX); i++) {
-        if (is_device(ze, devices[i], uuid)) return modules_read(ze, devices[i], bytes);
+        if (is_device(ze, devices[i], uuid)) return free_read(ze, devices[i], bytes);
     }
     return false;
 }

@@ -14,7 +14,9 @@ typedef struct lw_xpu_info {
     char name[64];                       /* cut where it is longer */
     char pci[LW_XPU_PCI_BYTES];          /* "0000:03:00.0"; "" where the loader does not tell */
     uint8_t uuid[LW_ZE_MAX_DEVICE_UUID_SIZE];
+    uint32_t driver_version, vendor_id, device_id;
     bool integrated;
+    bool has_dpas;                       /* 16 lanes wide, which no device is whose sub-groups can be 8 */
     uint64_t memory_bytes;               /* of all its memories */
     uint64_t alloc_bytes_max;            /* of one allocation, without relaxed limits */
     uint32_t sub_group_sizes[LW_ZE_SUBGROUPSIZE_COUNT], sub_group_size_count;

@@ -21,17 +21,36 @@ enum {
     LW_XPU_HEAD_DIM_MAX = 256,
     LW_XPU_ROWS = 8,            /* rows that one pass over a weight serves */
     LW_XPU_SLICES_MAX = 16,     /* slices of K, each a sub-group of the work-group */
+    LW_XPU_BEST_IDS = 4096,     /* ids among which one work-group finds the likeliest */
     LW_XPU_SLICE_COLS = 512,    /* columns of a slice, where that makes few enough of them */
+    LW_XPU_EXPERTS_MAX = 1024,  /* of one router */
+    LW_XPU_TOP_MAX = 64,        /* experts of a row, and groups of a router */
+    LW_XPU_SORT_ITEMS = 256,    /* of the work-group that sorts by expert */
+    LW_XPU_STEPS = 64,          /* rows of a lane that one launch of a recurrence takes */
+    LW_XPU_KEY_COLS = 8,        /* key heads of recurrences are multiples of it */
 };
 #define LW_XPU_NONE 0xFFFFFFFFu
 
-/* A weight matrix: blocks of 16 rows side by side, one a lane; in a block group after group of `group`
- * columns, words of 32 / bits codes, lowest bits first: words[block][group][word][lane]. Beside it a scale
- * and, 16 bits up, a bias, both bf16: scales[block][group][lane]; none where bits is 16: codes are bf16. */
+/* How a code reads, and a scale. */
+enum { LW_XPU_MAP_INTEGER, LW_XPU_MAP_TABLE16, LW_XPU_MAP_E4M3, LW_XPU_MAP_BF16, LW_XPU_MAP_FP16,
+       LW_XPU_MAP_FP32 };
+enum { LW_XPU_SCALE_NONE, LW_XPU_SCALE_BF16, LW_XPU_SCALE_FP16, LW_XPU_SCALE_FP32, LW_XPU_SCALE_E4M3 };
+
+/* A weight matrix, or a stack of them: blocks of 16 rows side by side, one a lane; in a block group after
+ * group of `group` columns, the last one padded: words[block][group][word][lane], lowest bits first. Codes of
+ * 3, 5 and 6 bits are split into a plane of their low 2 or 4 bits and one of the rest, behind it, so that
+ * none straddles a word. Beside it scales[block][group][lane], each with its bias behind it where biases are
+ * stored. All of a matrix's sums are multiplied by its global. */
 typedef struct lw_xpu_matrix {
     lw_xpu_u64 words, scales;
-    lw_xpu_u32 rows, cols, groups, group, bits;
-    lw_xpu_u32 slices, slice_groups;    /* K is cut into slices by its length alone */
+    lw_xpu_u64 words_bytes, scales_bytes; /* from one matrix of the stack to the next */
+    lw_xpu_u64 globals, table;            /* fp32 [stack]; fp32 [16] */
+    lw_xpu_u32 rows, cols, groups, group;
+    lw_xpu_u32 map, bits;
+    lw_xpu_u32 slices, slice_groups;      /* K is cut into slices by its length alone */
+    lw_xpu_u32 scale_type, has_bias;
+    float bias_per_scale;                 /* where none is stored */
+    lw_xpu_u32 is_offset;                 /* there are biases of either kind: sums of x are needed */
 } lw_xpu_matrix;
 
 /* Where one row's history lies: slots of positions, then pages of slots. */
@@ -57,13 +76,33 @@ typedef struct lw_xpu_norm_args {
     lw_xpu_u64 x, w, y;         /* w: fp32[segment] */
     lw_xpu_u32 x_stride, y_stride, segment;
     lw_xpu_u32 scale;           /* an lw_norm_scale */
+    lw_xpu_u32 x_is_f32;
     float eps;
 } lw_xpu_norm_args;
 
-/* sums: fp32 (rows, groups), of each group's columns of x. */
+typedef struct lw_xpu_norm_gate_args {
+    lw_xpu_u64 x, gate, w, y;   /* w: fp32[segment], or [width] where each segment has its own */
+    lw_xpu_u32 x_stride, gate_stride, y_stride, segment;
+    lw_xpu_u32 own_weights, gate_first;
+    float eps;
+} lw_xpu_norm_gate_args;
+
+/* One vector in, one out; each of the type that the op has there. w: fp32[width] of bias. */
+typedef struct lw_xpu_each_args {
+    lw_xpu_u64 x, w, y;
+    lw_xpu_u32 x_stride, y_stride, width;
+} lw_xpu_each_args;
+
+/* Of each head of x, head_stride columns, the first head_width go to y, one head after the other. */
+typedef struct lw_xpu_columns_args {
+    lw_xpu_u64 x, y;
+    lw_xpu_u32 x_stride, y_stride, width, head_stride, head_width;
+} lw_xpu_columns_args;
+
+/* sums: fp32 (rows, groups), of each group's columns of x; the last group may be short. */
 typedef struct lw_xpu_sums_args {
     lw_xpu_u64 x, sums;
-    lw_xpu_u32 x_stride, groups, group;
+    lw_xpu_u32 x_stride, groups, group, cols;
 } lw_xpu_sums_args;
 
 typedef struct lw_xpu_linear_args {
@@ -108,13 +147,54 @@ typedef struct lw_xpu_gate_args {
 /* A page is (64, width). */
 typedef struct lw_xpu_conv_args {
     lw_xpu_past past;
-    lw_xpu_u64 x, w, y;         /* w: fp32 (taps, width), the oldest first */
+    lw_xpu_u64 x, w, bias, y;   /* w: fp32 (taps, width), the oldest first; bias: fp32[width], 0: none */
     lw_xpu_u32 x_stride, y_stride, width, taps;
+    lw_xpu_u32 silu;            /* of the sum and bias */
 } lw_xpu_conv_args;
 
 typedef struct lw_xpu_take_args {
     lw_xpu_u64 x, y, wanted;    /* wanted: u32 [rows of y] */
     lw_xpu_u32 x_stride, y_stride, width;
 } lw_xpu_take_args;
+
+/* The likeliest of some ids; is_bad: one of their logits is not finite. */
+typedef struct lw_xpu_best {
+    float logit;
+    lw_xpu_u32 id, is_bad;
+} lw_xpu_best;
+
+typedef struct lw_xpu_best_args {
+    lw_xpu_u64 logits, parts;   /* parts: lw_xpu_best (rows, blocks) */
+    lw_xpu_u64 step;            /* u32: of a chain, else 0 */
+    lw_xpu_u64 ids;             /* i32 (steps, ids_stride): -1 where a logit is not finite */
+    lw_xpu_u64 next;            /* i32 [rows]: tokens of a chain's next step; 0: none */
+    lw_xpu_u32 stride, vocab, blocks, ids_stride;
+} lw_xpu_best_args;
+
+/* Rows of one lane, neighbours in the batch. */
+typedef struct lw_xpu_span {
+    lw_xpu_u32 begin, end;
+} lw_xpu_span;
+
+/* gated_delta and ssm. A page of steps holds, per key head, keys as (key_width, 64), then per value head its
+ * values as (64, width) and its log-decays [64]; a page of anchors, per value head, the state as
+ * (key_width, width): all fp32, a work-item's column beside its neighbour's. */
+typedef struct lw_xpu_recur_args {
+    lw_xpu_past steps, anchors;
+    lw_xpu_u64 queries, keys, values;   /* parts of one input's rows */
+    lw_xpu_u64 step, write;             /* (rows, heads): step or a; b of gated_delta */
+    lw_xpu_u64 a_log, dt_bias, skip;    /* fp32[heads]; skip: D of ssm */
+    lw_xpu_u64 y;
+    lw_xpu_u64 vectors;                 /* fp32 (rows, key_heads, each, key_width): key and query, or query */
+    lw_xpu_u64 scales;                  /* fp32 (rows, heads): beta or dt */
+    lw_xpu_u64 fades;                   /* fp32 (rows, heads): from the anchor to the row */
+    lw_xpu_u64 weights;                 /* fp32 (rows, heads, each, 64): of the stretch's steps in the sums */
+    lw_xpu_u64 spans;                   /* lw_xpu_span of each lane */
+    lw_xpu_u32 x_stride, step_stride, write_stride, y_stride;
+    lw_xpu_u32 heads, width, key_heads, key_width;
+    lw_xpu_u32 first;                   /* of its span's rows, a launch takes 64 from this one on */
+    lw_xpu_u32 heads_each;              /* value heads of one work-group that makes weights */
+    float step_min, step_max;           /* of ssm */
+} lw_xpu_recur_args;
 
 #endif

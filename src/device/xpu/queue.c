@@ -5,6 +5,7 @@
 
 #include "base/size.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -66,22 +67,27 @@ static lw_status list_make(lw_device *device, lw_diag *d)
     if (status != LW_OK) return status;
     const lw_ze_result result =
         device->ze.zeCommandListCreateImmediate(device->context, device->info.device, &desc, &device->list);
+    device->ordinal = desc.ordinal;
     if (result == LW_ZE_RESULT_SUCCESS) return LW_OK;
     device->list = NULL;
     return lw_ze_fail(d, result, "a command list on %s", device->info.name);
 }
 
-static lw_status staging_make(lw_device *device, lw_diag *d)
+lw_status lw__xpu_host_alloc(lw_device *device, size_t bytes, uint8_t **out, lw_diag *d)
 {
     const lw_ze_flags_desc desc = { .stype = LW_ZE_STRUCTURE_TYPE_HOST_MEM_ALLOC_DESC };
-    const size_t bytes = (size_t)LW_XPU_STAGING_HALVES * LW_XPU_STAGING_BYTES;
-    void *staging = NULL;
+    void *at = NULL;
     const lw_ze_result result =
-        device->ze.zeMemAllocHost(device->context, &desc, bytes, ALIGN_BYTES, &staging);
-    if (result != LW_ZE_RESULT_SUCCESS)
-        return lw_ze_fail(d, result, "%zu bytes of host memory for copies to %s", bytes, device->info.name);
-    device->staging = staging;
-    return LW_OK;
+        device->ze.zeMemAllocHost(device->context, &desc, bytes, ALIGN_BYTES, &at);
+    *out = result == LW_ZE_RESULT_SUCCESS ? at : NULL;
+    if (result == LW_ZE_RESULT_SUCCESS) return LW_OK;
+    return lw_ze_fail(d, result, "%zu bytes of host memory for copies to and from %s", bytes,
+                      device->info.name);
+}
+
+void lw__xpu_host_free(lw_device *device, uint8_t *memory)
+{
+    if (memory != NULL) device->ze.zeMemFree(device->context, memory);
 }
 
 lw_status lw__xpu_queue_open(lw_device *device, lw_diag *d)
@@ -94,7 +100,10 @@ lw_status lw__xpu_queue_open(lw_device *device, lw_diag *d)
     }
     lw_status status = list_make(device, d);
     if (status == LW_OK) status = events_make(device, d);
-    if (status == LW_OK) status = staging_make(device, d);
+    if (status == LW_OK) {
+        const size_t bytes = (size_t)LW_XPU_STAGING_HALVES * LW_XPU_STAGING_BYTES;
+        status = lw__xpu_host_alloc(device, bytes, &device->staging, d);
+    }
     return status;
 }
 
@@ -113,13 +122,14 @@ void lw__xpu_queue_close(lw_device *device)
         if (device->kernels[i] != NULL) ze->zeKernelDestroy(device->kernels[i]);
     }
     if (device->module != NULL) ze->zeModuleDestroy(device->module);
-    if (device->staging != NULL) ze->zeMemFree(device->context, device->staging);
+    lw__xpu_host_free(device, device->staging);
     for (uint32_t i = 0; i < LW_XPU_EVENTS; i++) {
         if (device->events[i] != NULL) ze->zeEventDestroy(device->events[i]);
     }
     if (device->pool != NULL) ze->zeEventPoolDestroy(device->pool);
     if (device->list != NULL) ze->zeCommandListDestroy(device->list);
     if (device->context != NULL) ze->zeContextDestroy(device->context);
+    free(device->tape.bytes);
 }
 
 /* ---- memory ---- */
@@ -153,14 +163,14 @@ void lw__xpu_free(lw_device *device, lw_xpu_memory *memory)
 
 /* ---- the list ---- */
 
-/* What comes after waits for what came before; signals event (NULL: none) when that is done. The event is
- * reset here and not after a wait, so that one whose wait failed tells nothing of the next. */
-static lw_status barrier(lw_device *device, lw_ze_event *event, lw_diag *d)
+/* The event is reset here and not after a wait, so that one whose wait failed tells nothing of the next. */
+lw_status lw__xpu_barrier(lw_device *device, lw_ze_list *list, lw_ze_event *event, lw_diag *d)
 {
     lw_ze_result result = LW_ZE_RESULT_SUCCESS;
     if (event != NULL) result = device->ze.zeEventHostReset(event);
     if (result == LW_ZE_RESULT_SUCCESS)
-        result = device->ze.zeCommandListAppendBarrier(device->list, event, 0, NULL);
+        result = device->ze.zeCommandListAppendBarrier(list, event, 0, NULL);
+    device->counts.commands++;
     if (result == LW_ZE_RESULT_SUCCESS) return LW_OK;
     return lw_ze_fail(d, result, "a barrier on %s", device->info.name);
 }
@@ -173,37 +183,44 @@ static lw_status event_wait(lw_device *device, lw_ze_event *event, lw_diag *d)
     return lw_ze_fail(d, result, "waiting for %s, %d s at most", device->info.name, WAIT_SECONDS_MAX);
 }
 
-static lw_status copy_append(lw_device *device, void *to, const void *from, size_t bytes, lw_diag *d)
+lw_status lw__xpu_copy(lw_device *device, void *to, const void *from, size_t bytes, lw_diag *d)
 {
     const lw_ze_result result =
         device->ze.zeCommandListAppendMemoryCopy(device->list, to, from, bytes, NULL, 0, NULL);
-    if (result == LW_ZE_RESULT_SUCCESS) return LW_OK;
+    device->counts.commands++;
+    if (result == LW_ZE_RESULT_SUCCESS) return lw__xpu_barrier(device, device->list, NULL, d);
     return lw_ze_fail(d, result, "a copy of %zu bytes on %s", bytes, device->info.name);
-}
-
-lw_status lw__xpu_copy(lw_device *device, void *to, const void *from, size_t bytes, lw_diag *d)
-{
-    const lw_status status = copy_append(device, to, from, bytes, d);
-    return status == LW_OK ? barrier(device, NULL, d) : status;
 }
 
 lw_status lw__xpu_sync(lw_device *device, lw_diag *d)
 {
     lw_ze_event *done = device->events[LW_XPU_STAGING_HALVES];
-    const lw_status status = barrier(device, done, d);
-    return status == LW_OK ? event_wait(device, done, d) : status;
+    lw_status status = lw__xpu_barrier(device, device->list, done, d);
+    if (status == LW_OK) status = event_wait(device, done, d);
+    if (status != LW_OK) return status;
+    memset(device->staged, 0, sizeof device->staged);
+    device->half_used = 0;
+    return LW_OK;
 }
 
-/* The next half of the staging memory, once its last copy is done. */
-static lw_status staging_take(lw_device *device, uint8_t **half, lw_diag *d)
+/* Room for bytes in the half of the staging memory that is being filled; where it is full, in the other one,
+ * once the copies from there are done. */
+static lw_status staging_take(lw_device *device, size_t bytes, uint8_t **at, lw_diag *d)
 {
-    const uint32_t index = device->half;
-    if (device->staged[index]) {
-        device->staged[index] = false;
-        const lw_status status = event_wait(device, device->events[index], d);
+    LW_ASSERT(bytes <= LW_XPU_STAGING_BYTES);
+    if (bytes > LW_XPU_STAGING_BYTES - device->half_used) {
+        lw_status status = lw__xpu_barrier(device, device->list, device->events[device->half], d);
+        if (status != LW_OK) return status;
+        device->staged[device->half] = true;
+        device->half = (device->half + 1) % LW_XPU_STAGING_HALVES;
+        device->half_used = 0;
+        if (device->staged[device->half]) status = event_wait(device, device->events[device->half], d);
+        device->staged[device->half] = false;
         if (status != LW_OK) return status;
     }
-    *half = device->staging + (size_t)index * LW_XPU_STAGING_BYTES;
+    *at = device->staging + (size_t)device->half * LW_XPU_STAGING_BYTES + device->half_used;
+    device->half_used +=
+        size_min(size_round_up(bytes, ALIGN_BYTES), LW_XPU_STAGING_BYTES - device->half_used);
     return LW_OK;
 }
 
@@ -211,16 +228,12 @@ lw_status lw__xpu_upload(lw_device *device, void *to, const void *from, size_t b
 {
     for (size_t done = 0; done < bytes;) {
         const size_t count = size_min(bytes - done, LW_XPU_STAGING_BYTES);
-        const uint32_t index = device->half;
-        uint8_t *half = NULL;
-        lw_status status = staging_take(device, &half, d);
+        uint8_t *staged = NULL;
+        lw_status status = staging_take(device, count, &staged, d);
         if (status != LW_OK) return status;
-        memcpy(half, (const uint8_t *)from + done, count);
-        status = copy_append(device, (uint8_t *)to + done, half, count, d);
-        if (status == LW_OK) status = barrier(device, device->events[index], d);
+        memcpy(staged, (const uint8_t *)from + done, count);
+        status = lw__xpu_copy(device, (uint8_t *)to + done, staged, count, d);
         if (status != LW_OK) return status;
-        device->staged[index] = true;
-        device->half = (index + 1) % LW_XPU_STAGING_HALVES;
         done += count;
     }
     return LW_OK;
@@ -230,28 +243,13 @@ lw_status lw__xpu_download(lw_device *device, void *to, const void *from, size_t
 {
     for (size_t done = 0; done < bytes;) {
         const size_t count = size_min(bytes - done, LW_XPU_STAGING_BYTES);
-        uint8_t *half = NULL;
-        lw_status status = staging_take(device, &half, d);
-        if (status == LW_OK) status = lw__xpu_copy(device, half, (const uint8_t *)from + done, count, d);
+        uint8_t *staged = NULL;
+        lw_status status = staging_take(device, count, &staged, d);
+        if (status == LW_OK) status = lw__xpu_copy(device, staged, (const uint8_t *)from + done, count, d);
         if (status == LW_OK) status = lw__xpu_sync(device, d);
         if (status != LW_OK) return status;
-        memcpy((uint8_t *)to + done, half, count);
+        memcpy((uint8_t *)to + done, staged, count);
         done += count;
     }
     return LW_OK;
-}
-
-lw_status lw__xpu_launch(lw_device *device, const lw_xpu_launch *launch, lw_diag *d)
-{
-    const lw_ze *ze = &device->ze;
-    lw_ze_kernel *kernel = device->kernels[launch->kernel];
-    const lw_ze_group_count groups = { launch->groups_x, launch->groups_y, 1 };
-    lw_ze_result result = ze->zeKernelSetGroupSize(kernel, launch->items_x, launch->items_y, 1);
-    if (result == LW_ZE_RESULT_SUCCESS)
-        result = ze->zeKernelSetArgumentValue(kernel, 0, launch->args_bytes, launch->args);
-    if (result == LW_ZE_RESULT_SUCCESS)
-        result = ze->zeCommandListAppendLaunchKernel(device->list, kernel, &groups, NULL, 0, NULL);
-    if (result != LW_ZE_RESULT_SUCCESS)
-        return lw_ze_fail(d, result, "kernel %u on %s", (unsigned)launch->kernel, device->info.name);
-    return barrier(device, NULL, d);
 }

@@ -16,23 +16,46 @@ enum {
 
 typedef enum lw_xpu_kernel {
 #define LW_XPU_KERNEL(name) LW_XPU_KERNEL_##name,
+#define LW_XPU_KERNEL_DPAS LW_XPU_KERNEL
 #include "device/xpu/kernels.list"
 #undef LW_XPU_KERNEL
+#undef LW_XPU_KERNEL_DPAS
     LW_XPU_KERNEL_COUNT
 } lw_xpu_kernel;
+
+typedef enum lw_xpu_switch {
+#define LW_XPU_SWITCH(name) LW_XPU_SWITCH_##name,
+#include "device/xpu/switches.list"
+#undef LW_XPU_SWITCH
+    LW_XPU_SWITCH_COUNT
+} lw_xpu_switch;
+
+/* Launches that are yet to be appended, one behind the other as bytes. */
+typedef struct lw_xpu_tape {
+    uint8_t *bytes;
+    size_t count, capacity;
+    uint32_t launches;
+} lw_xpu_tape;
 
 struct lw_device {
     lw_ze ze;
     lw_xpu_info info;
-    char *module_path;                   /* NULL: none */
+    char *module_path;                   /* NULL: the program's own */
+    char *images;                        /* the folder of kept images; NULL: none */
     lw_ze_context *context;
     lw_ze_list *list;
+    uint32_t ordinal;                    /* of the queues that the list belongs to */
     lw_ze_event_pool *pool;
     lw_ze_event *events[LW_XPU_EVENTS];  /* of the staging halves, then of lw__xpu_sync */
     bool staged[LW_XPU_STAGING_HALVES];  /* its copy may still be under way */
-    uint32_t half;                       /* that the next upload takes */
+    uint32_t half;                       /* that is being filled */
+    size_t half_used;
     uint8_t *staging;                    /* host memory that the device sees */
     uint64_t own_bytes;                  /* device memory that was allocated */
+    lw_device_counts counts;
+    bool off[LW_XPU_SWITCH_COUNT];       /* what this one does without */
+    bool replays;                        /* closed lists may be run again */
+    lw_xpu_tape tape;
     lw_ze_module *module;
     lw_ze_kernel *kernels[LW_XPU_KERNEL_COUNT];
 };
@@ -49,12 +72,20 @@ void lw__xpu_queue_close(lw_device *device);
 lw_status lw__xpu_alloc(lw_device *device, size_t bytes, lw_xpu_memory *out, lw_diag *d) LW_MUST_USE;
 void lw__xpu_free(lw_device *device, lw_xpu_memory *memory);
 
+/* Host memory that the device sees. */
+lw_status lw__xpu_host_alloc(lw_device *device, size_t bytes, uint8_t **out, lw_diag *d) LW_MUST_USE;
+void lw__xpu_host_free(lw_device *device, uint8_t *memory);
+
 /* from may be changed as soon as it returns. */
 lw_status lw__xpu_upload(lw_device *device, void *to, const void *from, size_t bytes, lw_diag *d) LW_MUST_USE;
 /* Waits for all that was appended. */
 lw_status lw__xpu_download(lw_device *device, void *to, const void *from, size_t bytes, lw_diag *d)
     LW_MUST_USE;
+/* The host's side of a copy, if any, is memory of lw__xpu_host_alloc. */
 lw_status lw__xpu_copy(lw_device *device, void *to, const void *from, size_t bytes, lw_diag *d) LW_MUST_USE;
+
+/* What comes after on list waits for what came before; signals event (NULL: none) when that is done. */
+lw_status lw__xpu_barrier(lw_device *device, lw_ze_list *list, lw_ze_event *event, lw_diag *d) LW_MUST_USE;
 
 /* Waits for all that was appended, a bounded time: what takes longer is lost. */
 lw_status lw__xpu_sync(lw_device *device, lw_diag *d) LW_MUST_USE;
@@ -62,7 +93,8 @@ lw_status lw__xpu_sync(lw_device *device, lw_diag *d) LW_MUST_USE;
 /* The same before memory is freed, whatever comes of it. */
 void lw__xpu_drain(lw_device *device);
 
-/* Loads the module and finds its kernels, once; LW_UNSUPPORTED where there is none. */
+/* Loads the module and finds its kernels, once; LW_UNSUPPORTED where there is none. Kernels that need DPAS
+ * are NULL on a device without. */
 lw_status lw__xpu_kernels_load(lw_device *device, lw_diag *d) LW_MUST_USE;
 
 typedef struct lw_xpu_launch {
@@ -72,6 +104,7 @@ typedef struct lw_xpu_launch {
     const void *args;
     size_t args_bytes;
 } lw_xpu_launch;
+/* Puts a launch on the device's tape. */
 lw_status lw__xpu_launch(lw_device *device, const lw_xpu_launch *launch, lw_diag *d) LW_MUST_USE;
 
 #endif

@@ -1,76 +1,10 @@
 /* Walks a plan's ops: each becomes a kernel's arguments and one launch (a linear or a convolution may need
  * two).
  */
-#include "device/xpu/exec.h"
+#include "device/xpu/run.h"
+#include "device/xpu/matrix.h"
 
 #include "base/float16.h"
-#include "base/size.h"
-
-typedef struct op_run {
-    lw_exec *exec;
-    const lw_op *op;
-    uint32_t rows;               /* of the output's row space, or the input's where there is no output */
-} op_run;
-
-static const lw_value *value_of(const lw_exec *exec, lw_ref x)
-{
-    return &exec->plan->values[x.index];
-}
-
-static uint32_t space_rows(const lw_exec *exec, lw_space space)
-{
-    return space == LW_SPACE_ROWS ? exec->batch->row_count : exec->wanted_count;
-}
-
-static uint8_t *bytes_of(const lw_exec *exec, lw_ref x)
-{
-    const lw_value *v = value_of(exec, x);
-    const size_t item_bytes = v->type == LW_TYPE_F32 ? sizeof(float) : sizeof(uint16_t);
-    return exec->activations.at + exec->layout.offsets[v->base] + v->offset * item_bytes;
-}
-
-static uint64_t address_of(const lw_exec *exec, lw_ref x)
-{
-    return (uintptr_t)bytes_of(exec, x);
-}
-
-static uint32_t stride_of(const lw_exec *exec, lw_ref x)
-{
-    return (uint32_t)lw_layout_stride(&exec->plan->values[value_of(exec, x)->base]);
-}
-
-static uint64_t table_address(const lw_exec *exec, size_t offset)
-{
-    return (uintptr_t)(exec->tables.memory.at + offset);
-}
-
-static uint64_t vector_of(const op_run *run)
-{
-    return (uintptr_t)run->exec->weights[run->op->weights[0].index].memory.at;
-}
-
-static lw_xpu_past past_of(const op_run *run)
-{
-    const lw_exec *exec = run->exec;
-    const lw_state *state = &exec->plan->states[run->op->state.index];
-    return (lw_xpu_past){
-        .pages = (uintptr_t)exec->pages[run->op->state.index].at,
-        .page_bytes = lw_layout_state_bytes(state),
-        .places = table_address(exec, exec->tables.places[state->group]),
-        .ids = table_address(exec, exec->tables.ids[state->group]),
-        .lineage = table_address(exec, exec->tables.lineage),
-    };
-}
-
-/* One item for each of columns, a group of 64 at a time, in each row. */
-static lw_status launch_columns(const op_run *run, lw_xpu_kernel kernel, size_t columns, const void *args,
-                                size_t args_bytes, lw_diag *d)
-{
-    const lw_xpu_launch launch = { .kernel = kernel, .items_x = LW_XPU_TILE, .items_y = 1,
-                                   .groups_x = (uint32_t)size_div_up(columns, LW_XPU_TILE),
-                                   .groups_y = run->rows, .args = args, .args_bytes = args_bytes };
-    return lw__xpu_launch(run->exec->device, &launch, d);
-}
 
 static lw_status run_embed(op_run *run, lw_diag *d)
 {
@@ -88,41 +22,37 @@ static lw_status run_norm(op_run *run, lw_diag *d)
     const lw_op *op = run->op;
     const lw_xpu_norm_args args = { .x = address_of(exec, op->in[0]), .x_stride = stride_of(exec, op->in[0]),
                                     .y = address_of(exec, op->out), .y_stride = stride_of(exec, op->out),
-                                    .w = vector_of(run), .segment = op->p.norm.segment,
+                                    .w = vector_of(run, 0), .x_is_f32 = is_wide(exec, op->in[0]),
+                                    .segment = op->p.norm.segment,
                                     .scale = op->p.norm.scale, .eps = op->p.norm.eps };
     /* A work-group a segment. */
     const size_t columns = (size_t)(value_of(exec, op->out)->width / args.segment) * LW_XPU_TILE;
     return launch_columns(run, LW_XPU_KERNEL_rms_norm, columns, &args, sizeof args, d);
 }
 
-/* Sums of the input's groups, unless they are there already. */
-static lw_status group_sums(op_run *run, const lw_xpu_matrix *matrix, lw_diag *d)
+lw_status lw__xpu_group_sums(op_run *run, const lw_xpu_matrix *matrix, uint32_t vectors, lw_diag *d)
 {
     lw_exec *exec = run->exec;
     const lw_ref x = run->op->in[0];
-    if (matrix->bits == 16) return LW_OK;
+    if (!matrix->is_offset) return LW_OK;
     if (exec->summed_value == x.index && exec->summed_group == matrix->group) return LW_OK;
     const lw_xpu_sums_args args = { .x = address_of(exec, x), .x_stride = stride_of(exec, x),
                                     .sums = (uintptr_t)exec->sums.at, .groups = matrix->groups,
-                                    .group = matrix->group };
+                                    .group = matrix->group, .cols = matrix->cols };
     exec->summed_value = x.index;
     exec->summed_group = matrix->group;
-    return launch_columns(run, LW_XPU_KERNEL_group_sums, matrix->groups, &args, sizeof args, d);
-}
-
-static lw_xpu_kernel linear_kernel(uint32_t bits, bool one_row)
-{
-    if (bits == 4) return one_row ? LW_XPU_KERNEL_linear4 : LW_XPU_KERNEL_linear4_rows;
-    if (bits == 8) return one_row ? LW_XPU_KERNEL_linear8 : LW_XPU_KERNEL_linear8_rows;
-    return one_row ? LW_XPU_KERNEL_linear16 : LW_XPU_KERNEL_linear16_rows;
+    op_run over = *run;
+    over.vectors = vectors;
+    return launch_columns(&over, LW_XPU_KERNEL_group_sums, matrix->groups, &args, sizeof args, d);
 }
 
 static lw_status run_linear(op_run *run, lw_diag *d)
 {
     const lw_exec *exec = run->exec;
     const lw_op *op = run->op;
-    const lw_xpu_matrix *matrix = &exec->weights[op->weights[0].index].matrix;
-    const lw_status status = group_sums(run, matrix, d);
+    const lw_xpu_weight *weight = &exec->weights[op->weights[0].index];
+    const lw_xpu_matrix *matrix = &weight->matrix;
+    const lw_status status = lw__xpu_group_sums(run, matrix, run->rows, d);
     if (status != LW_OK) return status;
     const lw_xpu_linear_args args = { .weight = *matrix, .x = address_of(exec, op->in[0]),
                                       .x_stride = stride_of(exec, op->in[0]),
@@ -130,7 +60,7 @@ static lw_status run_linear(op_run *run, lw_diag *d)
                                       .y_stride = stride_of(exec, op->out), .rows = run->rows,
                                       .y_is_f32 = value_of(exec, op->out)->type == LW_TYPE_F32 };
     const uint32_t rows_each = run->rows == 1 ? 1 : LW_XPU_ROWS;
-    const lw_xpu_launch launch = { .kernel = linear_kernel(matrix->bits, run->rows == 1),
+    const lw_xpu_launch launch = { .kernel = lw__xpu_linear_kernel(weight, run->rows == 1),
                                    .items_x = LW_XPU_LANES, .items_y = matrix->slices,
                                    .groups_x = (uint32_t)size_div_up(matrix->rows, LW_XPU_LANES),
                                    .groups_y = (uint32_t)size_div_up(run->rows, rows_each),
@@ -142,6 +72,7 @@ static lw_status run_pair(op_run *run, lw_diag *d)
 {
     const lw_exec *exec = run->exec;
     const lw_op *op = run->op;
+    if (is_wide(exec, op->in[0])) return lw__xpu_run_add_wide(run, d);
     const lw_xpu_pair_args args = { .a = address_of(exec, op->in[0]), .a_stride = stride_of(exec, op->in[0]),
                                     .b = address_of(exec, op->in[1]), .b_stride = stride_of(exec, op->in[1]),
                                     .y = address_of(exec, op->out), .y_stride = stride_of(exec, op->out),
@@ -171,7 +102,7 @@ static lw_status run_kv_store(op_run *run, lw_diag *d)
     const lw_exec *exec = run->exec;
     const lw_op *op = run->op;
     const lw_state *state = &exec->plan->states[op->state.index];
-    const lw_xpu_kv_args args = { .past = past_of(run), .k = address_of(exec, op->in[0]),
+    const lw_xpu_kv_args args = { .past = past_of(exec, op->state), .k = address_of(exec, op->in[0]),
                                   .k_stride = stride_of(exec, op->in[0]), .v = address_of(exec, op->in[1]),
                                   .v_stride = stride_of(exec, op->in[1]), .heads = state->heads,
                                   .head_dim = state->width };
@@ -183,7 +114,7 @@ static lw_status run_attend(op_run *run, lw_diag *d)
 {
     const lw_exec *exec = run->exec;
     const lw_op *op = run->op;
-    const lw_xpu_attend_args args = { .past = past_of(run), .q = address_of(exec, op->in[0]),
+    const lw_xpu_attend_args args = { .past = past_of(exec, op->state), .q = address_of(exec, op->in[0]),
                                       .q_stride = stride_of(exec, op->in[0]), .y = address_of(exec, op->out),
                                       .y_stride = stride_of(exec, op->out), .heads = op->p.attend.heads,
                                       .heads_kv = op->p.attend.heads_kv, .head_dim = op->p.attend.head_dim,
@@ -207,30 +138,6 @@ static lw_status run_gate(op_run *run, lw_diag *d)
     return launch_columns(run, LW_XPU_KERNEL_head_gate, width, &args, sizeof args, d);
 }
 
-static lw_status run_conv(op_run *run, lw_diag *d)
-{
-    const lw_exec *exec = run->exec;
-    const lw_op *op = run->op;
-    const lw_xpu_conv_args args = { .past = past_of(run), .x = address_of(exec, op->in[0]),
-                                    .x_stride = stride_of(exec, op->in[0]), .w = vector_of(run),
-                                    .y = address_of(exec, op->out), .y_stride = stride_of(exec, op->out),
-                                    .width = value_of(exec, op->out)->width, .taps = op->p.conv.taps };
-    const lw_status status = launch_columns(run, LW_XPU_KERNEL_tail_store, args.width, &args, sizeof args, d);
-    if (status != LW_OK) return status;
-    return launch_columns(run, LW_XPU_KERNEL_short_conv, args.width, &args, sizeof args, d);
-}
-
-static lw_status run_take_wanted(op_run *run, lw_diag *d)
-{
-    const lw_exec *exec = run->exec;
-    const lw_op *op = run->op;
-    const lw_xpu_take_args args = { .x = address_of(exec, op->in[0]), .x_stride = stride_of(exec, op->in[0]),
-                                    .y = address_of(exec, op->out), .y_stride = stride_of(exec, op->out),
-                                    .wanted = table_address(exec, exec->tables.wanted),
-                                    .width = value_of(exec, op->out)->width };
-    return launch_columns(run, LW_XPU_KERNEL_take_wanted, args.width, &args, sizeof args, d);
-}
-
 static lw_status (*const runners[LW_OP_COUNT])(op_run *run, lw_diag *d) = {
     [LW_OP_EMBED] = run_embed,
     [LW_OP_RMS_NORM] = run_norm,
@@ -242,8 +149,21 @@ static lw_status (*const runners[LW_OP_COUNT])(op_run *run, lw_diag *d) = {
     [LW_OP_KV_STORE] = run_kv_store,
     [LW_OP_ATTEND] = run_attend,
     [LW_OP_HEAD_GATE] = run_gate,
-    [LW_OP_SHORT_CONV] = run_conv,
-    [LW_OP_TAKE_WANTED] = run_take_wanted,
+    [LW_OP_SHORT_CONV] = lw__xpu_run_conv,
+    [LW_OP_WIDEN] = lw__xpu_run_widen,
+    [LW_OP_NORM_GATE] = lw__xpu_run_norm_gate,
+    [LW_OP_BIAS] = lw__xpu_run_bias,
+    [LW_OP_RELU2] = lw__xpu_run_relu2,
+    [LW_OP_CONCAT] = lw__xpu_run_concat,
+    [LW_OP_TAKE_HEADS] = lw__xpu_run_take_heads,
+    [LW_OP_TAIL_STORE] = lw__xpu_run_tail_store,
+    [LW_OP_TAIL_BEFORE] = lw__xpu_run_tail_before,
+    [LW_OP_GATED_DELTA] = lw__xpu_run_recurrence,
+    [LW_OP_SSM] = lw__xpu_run_recurrence,
+    [LW_OP_ROUTE] = lw__xpu_run_route,
+    [LW_OP_EXPERT_LINEAR] = lw__xpu_run_expert_linear,
+    [LW_OP_EXPERT_SUM] = lw__xpu_run_expert_sum,
+    [LW_OP_TAKE_WANTED] = lw__xpu_run_take_wanted,
 };
 
 bool lw__xpu_runs(lw_op_kind kind)
@@ -254,14 +174,16 @@ bool lw__xpu_runs(lw_op_kind kind)
 /* A row at a time: a trace is for looking, not for speed. */
 static lw_status trace_op(const op_run *run, lw_diag *d)
 {
-    const lw_exec *exec = run->exec;
+    lw_exec *exec = run->exec;
     const lw_op *op = run->op;
-    if (exec->trace.row == NULL || op->out.index == LW_NONE) return LW_OK;
+    if (exec->trace.row == NULL) return LW_OK;
+    const lw_status appended = lw__xpu_tape_run(exec, false, d);
+    if (appended != LW_OK || op->out.index == LW_NONE) return appended;
     const lw_value *v = value_of(exec, op->out);
     const size_t item_bytes = v->type == LW_TYPE_F32 ? sizeof(float) : sizeof(uint16_t);
     float *row = exec->trace_row;
     uint16_t *stored = (uint16_t *)(void *)(exec->trace_row + exec->layout.widest);
-    for (uint32_t r = 0; r < run->rows; r++) {
+    for (uint32_t r = 0; r < run->vectors; r++) {
         const uint8_t *from = bytes_of(exec, op->out) + r * stride_of(exec, op->out) * item_bytes;
         void *to = v->type == LW_TYPE_F32 ? (void *)row : (void *)stored;
         const lw_status status = lw__xpu_download(exec->device, to, from, v->width * item_bytes, d);
@@ -275,10 +197,13 @@ static lw_status trace_op(const op_run *run, lw_diag *d)
 
 lw_status lw__xpu_run_ops(lw_exec *exec, uint32_t begin, uint32_t end, lw_diag *d)
 {
+    lw__xpu_tape_begin(exec->device);
     for (uint32_t i = begin; i < end; i++) {
         const lw_op *op = &exec->plan->ops[i];
         const lw_ref shaped = op->out.index == LW_NONE ? op->in[0] : op->out;
-        op_run run = { .exec = exec, .op = op, .rows = space_rows(exec, value_of(exec, shaped)->space) };
+        const lw_value *value = value_of(exec, shaped);
+        const uint32_t rows = space_rows(exec, value->space);
+        op_run run = { .exec = exec, .op = op, .rows = rows, .vectors = rows * value->slots };
         if (run.rows == 0) continue;
         lw_status status = runners[op->kind](&run, d);
         if (status == LW_OK) status = trace_op(&run, d);

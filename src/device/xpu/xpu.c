@@ -2,7 +2,7 @@
  * whole; what is appended later runs after it, so that several may be under way.
  */
 #include "device/xpu/xpu.h"
-#include "device/xpu/exec.h"
+#include "device/xpu/matrix.h"
 
 #include "base/size.h"
 
@@ -20,6 +20,7 @@ static void xpu_close(lw_device *device)
     lw__xpu_queue_close(device);
     lw_ze_close(&device->ze);
     free(device->module_path);
+    free(device->images);
     free(device);
 }
 
@@ -43,6 +44,40 @@ static lw_status sub_groups_check(const lw_xpu_info *info, lw_diag *d)
     return lw_fail(d, LW_UNSUPPORTED, "%s has no sub-groups of %d", info->name, LW_XPU_LANES);
 }
 
+/* NULL for an empty one. */
+static lw_status path_keep(const char *path, char **out, lw_diag *d)
+{
+    if (path == NULL || path[0] == '\0') return LW_OK;
+    *out = strdup(path);
+    return *out != NULL ? LW_OK : lw_fail(d, LW_NO_ROOM, "no memory for the xpu device");
+}
+
+static const char *const switch_names[] = {
+#define LW_XPU_SWITCH(name) #name,
+#include "device/xpu/switches.list"
+#undef LW_XPU_SWITCH
+};
+
+/* Switches off what the names say, with commas between. */
+static lw_status switches_read(lw_device *device, const char *names, lw_diag *d)
+{
+    while (names != NULL && *names != '\0') {
+        const size_t length = strcspn(names, ",");
+        uint32_t at = 0;
+        while (at < LW_XPU_SWITCH_COUNT
+               && (strlen(switch_names[at]) != length || memcmp(switch_names[at], names, length) != 0))
+            at++;
+        if (at == LW_XPU_SWITCH_COUNT) {
+            return lw_fail(d, LW_BAD_INPUT,
+                           "the xpu device cannot do without \"%.*s\": there is no such thing", (int)length,
+                           names);
+        }
+        device->off[at] = true;
+        names += length + (names[length] == ',');
+    }
+    return LW_OK;
+}
+
 static lw_status xpu_open(const lw_device_options *options, lw_device **out, lw_diag *d)
 {
     *out = NULL;
@@ -50,13 +85,14 @@ static lw_status xpu_open(const lw_device_options *options, lw_device **out, lw_
     lw_device *device = calloc(1, sizeof *device);
     if (device == NULL) return lw_fail(d, LW_NO_ROOM, "no memory for the xpu device");
     lw_status status = lw_ze_open(&device->ze, options->ze_loader, d);
-    if (status == LW_OK && options->xpu_kernels != NULL && options->xpu_kernels[0] != '\0') {
-        device->module_path = strdup(options->xpu_kernels);
-        if (device->module_path == NULL) status = lw_fail(d, LW_NO_ROOM, "no memory for the xpu device");
-    }
+    if (status == LW_OK) status = path_keep(options->xpu_kernels, &device->module_path, d);
+    if (status == LW_OK) status = path_keep(options->xpu_images, &device->images, d);
+    if (status == LW_OK) status = switches_read(device, options->without, d);
     if (status == LW_OK) status = device_choose(device, options->which, d);
     if (status == LW_OK) status = sub_groups_check(&device->info, d);
     if (status == LW_OK) status = lw__xpu_queue_open(device, d);
+    device->replays =
+        !device->off[LW_XPU_SWITCH_replay] && device->ze.zeCommandListImmediateAppendCommandListsExp != NULL;
     if (status != LW_OK) {
         xpu_close(device);
         return status;
@@ -104,6 +140,11 @@ static uint64_t xpu_free_bytes(const lw_device *device)
     return free_bytes < left ? free_bytes : left;
 }
 
+static void xpu_read_counts(const lw_device *device, lw_device_counts *counts)
+{
+    *counts = device->counts;
+}
+
 static uint64_t xpu_page_bytes(const lw_device *device, const lw_plan *plan, uint32_t group)
 {
     (void)device;
@@ -117,12 +158,16 @@ static void xpu_exec_close(lw_exec *exec)
     if (exec == NULL) return;
     lw_device *device = exec->device;
     lw__xpu_drain(device);
+    lw__xpu_records_free(exec);
     for (uint32_t i = 0; exec->weights != NULL && i < exec->plan->weight_count; i++)
         lw__xpu_free(device, &exec->weights[i].memory);
     for (uint32_t i = 0; exec->pages != NULL && i < exec->plan->state_count; i++)
         lw__xpu_free(device, &exec->pages[i]);
     lw__xpu_free(device, &exec->activations);
     lw__xpu_free(device, &exec->sums);
+    lw__xpu_best_free(exec);
+    lw__xpu_free(device, &exec->expert_order);
+    lw__xpu_free(device, &exec->recurrence);
     lw__xpu_free(device, &exec->tables.memory);
     free(exec->tables.host);
     free(exec->logits);
@@ -169,14 +214,16 @@ static lw_status pages_make(lw_exec *exec, const lw_exec_options *options, lw_di
     return LW_OK;
 }
 
-/* Room for the sums of the groups of any linear's input. */
+/* Room for the sums of the groups of any linear's input, be it dense or an expert's. */
 static size_t sums_bytes(const lw_exec *exec)
 {
     const lw_plan *plan = exec->plan;
     size_t groups = 0;
     for (uint32_t i = 0; i < plan->op_count; i++) {
-        if (plan->ops[i].kind == LW_OP_LINEAR)
-            groups = size_max(groups, lw_weight_groups(&plan->weights[plan->ops[i].weights[0].index]));
+        const lw_op *op = &plan->ops[i];
+        if (op->kind != LW_OP_LINEAR && op->kind != LW_OP_EXPERT_LINEAR) continue;
+        const size_t vectors = plan->values[op->in[0].index].slots;
+        groups = size_max(groups, vectors * lw__xpu_matrix_groups(&plan->weights[op->weights[0].index]));
     }
     return groups * exec->rows_max * sizeof(float);
 }
@@ -198,6 +245,11 @@ static lw_status memory_make(lw_exec *exec, const lw_exec_options *options, lw_d
         return lw_fail(d, LW_NO_ROOM, "no memory for the compiled plan");
     status = lw__xpu_alloc(exec->device, exec->layout.bytes, &exec->activations, d);
     if (status == LW_OK) status = lw__xpu_alloc(exec->device, sums_bytes(exec), &exec->sums, d);
+    if (status == LW_OK) status = lw__xpu_best_make(exec, d);
+    if (status == LW_OK) status = lw__xpu_experts_make(exec, d);
+    const size_t recurrence_bytes = lw__xpu_recurrence_bytes(plan, exec->rows_max);
+    if (status == LW_OK && recurrence_bytes > 0)
+        status = lw__xpu_alloc(exec->device, recurrence_bytes, &exec->recurrence, d);
     if (status != LW_OK) return lw_fail_prefix(d, status, "activations (a smaller --chunk needs less)");
     return pages_make(exec, options, d);
 }
@@ -232,22 +284,29 @@ static lw_status xpu_compile(lw_device *device, const lw_plan *plan, const lw_ex
 
 /* ---- forwards ---- */
 
-static lw_status entry_append(lw_exec *exec, uint32_t entry, const lw_batch *batch, lw_diag *d)
+/* step: of a chain, whose tokens the device draws; else 0. */
+static lw_status entry_append(lw_exec *exec, uint32_t entry, const lw_batch *batch, uint32_t step, lw_diag *d)
 {
     LW_ASSERT(entry < exec->plan->entry_count);
-    const lw_status status = lw__xpu_batch_begin(exec, batch, d);
+    lw_status status = lw__xpu_batch_begin(exec, batch, step, d);
     if (status != LW_OK) return status;
     exec->entry = entry;
     memset(exec->logits_here, 0, exec->wanted_max * sizeof *exec->logits_here);
     const lw_entry *e = &exec->plan->entries[entry];
-    return lw__xpu_run_ops(exec, e->op_begin, e->op_end, d);
+    status = lw__xpu_run_ops(exec, e->op_begin, e->op_end, d);
+    exec->has_best = batch->best && exec->wanted_count > 0;
+    if (status == LW_OK && exec->has_best)
+        status = lw__xpu_best_launch(exec, entry == LW_ENTRY_HEAD, d);
+    if (status != LW_OK) return status;
+    return lw__xpu_tape_run(exec, batch->row_count <= LW_XPU_RECORD_ROWS_MAX, d);
 }
 
 static lw_status xpu_submit(lw_exec *exec, uint32_t entry, const lw_batch *batch, lw_ticket *ticket,
                             lw_diag *d)
 {
     exec->chain_count = 0;
-    const lw_status status = entry_append(exec, entry, batch, d);
+    lw_status status = entry_append(exec, entry, batch, 0, d);
+    if (status == LW_OK && exec->has_best) status = lw__xpu_best_fetch(exec, 1, d);
     if (status == LW_OK) *ticket = ++exec->submitted;
     return status;
 }
@@ -283,20 +342,53 @@ static lw_status xpu_read_logits(lw_exec *exec, uint32_t index, const float **lo
     return status;
 }
 
-static lw_status xpu_submit_chain(lw_exec *exec, const lw_chain *chain, lw_ticket *ticket, lw_diag *d)
+static lw_status xpu_read_best(lw_exec *exec, uint32_t index, int32_t *id, lw_diag *d)
+{
+    (void)d;
+    LW_ASSERT(exec->waited == exec->submitted && index < exec->wanted_count && exec->has_best);
+    *id = lw__xpu_best_id(exec, 0, index);
+    return LW_OK;
+}
+
+/* All steps are appended at once: a step draws the tokens of the next one. */
+static lw_status chain_append(lw_exec *exec, lw_diag *d)
 {
     lw_batch batch;
-    exec->chain_count = 0;
-    lw_chain_walk_begin(&exec->walk, chain);
+    while (lw_chain_walk_batch(&exec->walk, &batch)) {
+        batch.best = true;
+        const lw_status status = entry_append(exec, LW_ENTRY_HEAD, &batch, exec->walk.step, d);
+        if (status != LW_OK) return status;
+        lw_chain_walk_on(&exec->walk);
+    }
+    exec->chain_steps = exec->walk.step;
+    return lw__xpu_best_fetch(exec, exec->chain_steps, d);
+}
+
+/* The host draws, and the device waits for it after each step. */
+static lw_status chain_walk(lw_exec *exec, lw_diag *d)
+{
+    lw_batch batch;
     while (lw_chain_walk_batch(&exec->walk, &batch)) {
         float *row = NULL;
-        lw_status status = entry_append(exec, LW_ENTRY_HEAD, &batch, d);
+        lw_status status = entry_append(exec, LW_ENTRY_HEAD, &batch, 0, d);
         for (uint32_t i = 0; status == LW_OK && i < batch.row_count; i++)
             status = logits_row(exec, i, &row, d);
         if (status != LW_OK) return status;
         lw_chain_walk_draw(&exec->walk, exec->logits, exec->plan->vocab, exec->plan->vocab);
     }
+    exec->chain_steps = 0;
+    return LW_OK;
+}
+
+static lw_status xpu_submit_chain(lw_exec *exec, const lw_chain *chain, lw_ticket *ticket, lw_diag *d)
+{
+    const bool walks = chain->draw != NULL || exec->device->off[LW_XPU_SWITCH_chain];
+    exec->chain_count = 0;
+    lw_chain_walk_begin(&exec->walk, chain);
+    const lw_status status = walks ? chain_walk(exec, d) : chain_append(exec, d);
     exec->wanted_count = 0;
+    exec->has_best = false;
+    if (status != LW_OK) return status;
     exec->chain_count = chain->row_count;
     *ticket = ++exec->submitted;
     return LW_OK;
@@ -306,6 +398,10 @@ static lw_status xpu_read_chain(lw_exec *exec, uint32_t row, const int32_t **tok
 {
     (void)d;
     LW_ASSERT(exec->waited == exec->submitted && row < exec->chain_count);
+    for (uint32_t step = 0; step < exec->chain_steps; step++) {
+        const int32_t id = lw__xpu_best_id(exec, step, row);
+        lw_chain_walk_keep(&exec->walk, row, step, id < 0 ? 0 : id);
+    }
     *tokens = lw_chain_walk_tokens(&exec->walk, row);
     return LW_OK;
 }
@@ -333,6 +429,7 @@ const lw_device_table lw_device_xpu = {
     .close = xpu_close,
     .describe = xpu_describe,
     .free_bytes = xpu_free_bytes,
+    .read_counts = xpu_read_counts,
     .page_bytes = xpu_page_bytes,
     .compile = xpu_compile,
     .exec_close = xpu_exec_close,
@@ -341,5 +438,6 @@ const lw_device_table lw_device_xpu = {
     .read_chain = xpu_read_chain,
     .wait = xpu_wait,
     .read_logits = xpu_read_logits,
+    .read_best = xpu_read_best,
     .page_copy = xpu_page_copy,
 };

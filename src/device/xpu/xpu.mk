@@ -1,25 +1,62 @@
-# The xpu device's kernels, and the emulated device that runs them on this processor: x86-64 alone, the kernels
-# by clang alone. The device itself needs nothing of it: it opens Level Zero at run time. Read by the Makefile.
+# The xpu device's kernels: as SPIR-V in the program, made by Intel's offline compiler where it is installed, and
+# by clang for the emulated device, which is for x86-64 alone. Read by the Makefile.
+#   XPU=1    no program without kernels for Intel's cards: an error where ocloc is missing
+#   OCLOC=   another ocloc; empty: none, and a program without those kernels
 EMULATED := $(OUT)/libze_lanewise_cpu.so
 EMULATED_MODULES := $(OUT)/xpu/kernels_cpu.so $(OUT)/xpu/probe_cpu.so
 XPU_KERNELS := $(sort $(wildcard src/device/xpu/kernels/*.cl))
-XPU_HEADERS := $(wildcard src/device/xpu/kernels/*.h) src/device/xpu/kargs.h
-EMULATED_HEADERS := $(wildcard tests/xpu/*.h) src/device/xpu/ze_abi.h src/device/xpu/ze.list
+XPU_HEADERS := $(wildcard src/device/xpu/kernels/*.h src/device/xpu/kargs*.h) src/device/xpu/forms.list
+EMULATED_HEADERS := $(wildcard tests/xpu/*.h) src/device/xpu/ze_abi.h src/device/xpu/zes_abi.h src/device/xpu/ze.list
+XPU_DPAS_KERNELS := $(filter %_dpas.cl,$(XPU_KERNELS))
+ifeq ($(origin OCLOC),undefined)
+OCLOC := $(shell command -v ocloc)
+endif
+ifeq ($(XPU)$(OCLOC),1)
+$(error XPU=1, but there is no ocloc. Debian's package intel-opencl-icd has it; `tools/deps xpu` installs it)
+endif
 CLANG_CL := $(firstword $(shell command -v clang clang-14 clang-15 clang-16))
 XPU_TESTS := $(filter $(OUT)/tests/unit/xpu_% $(OUT)/tests/law/xpu_%,$(TESTS))
 ifeq ($(shell uname -m),x86_64)
 $(XPU_TESTS) check programs: | $(EMULATED) $(if $(and $(CLANG_CL),$(call has_all,avx2 fma)),$(EMULATED_MODULES))
 endif
 
+# A set is one file that includes the set's kernels: they share one scope, so that no name means two things. What
+# ocloc makes of it does not depend on the device; how a driver builds it is said in module.c.
+XPU_SETS := $(if $(OCLOC),common $(if $(XPU_DPAS_KERNELS),dpas))
+$(OUT)/xpu/common.cl: $(filter-out $(XPU_DPAS_KERNELS),$(XPU_KERNELS))
+$(OUT)/xpu/dpas.cl: $(XPU_KERNELS)
+$(OUT)/xpu/common.spv: private OCLOC_FOR := -device tgllp
+$(OUT)/xpu/dpas.spv: private OCLOC_FOR := -device pvc
+$(OUT)/xpu/dpas.spv: private OCLOC_FLAGS := -DLW_DPAS=1
+$(OUT)/xpu/common.cl $(OUT)/xpu/dpas.cl: src/device/xpu/xpu.mk
+	@mkdir -p $(@D)
+	@printf '#include "%s"\n' $(patsubst src/%,%,$(filter %.cl,$^)) >$@
+$(OUT)/xpu/%.spv: $(OUT)/xpu/%.cl $(XPU_KERNELS) $(XPU_HEADERS)
+	@echo "  SPIRV $@"
+	@$(OCLOC) compile -spv_only -file $< $(OCLOC_FOR) -output $* -output_no_suffix -out_dir $(@D) \
+	    -options "-Werror -cl-std=CL1.2 -Isrc $(OCLOC_FLAGS)" >$(@:.spv=.log) 2>&1 && test -s $@ || \
+	    { cat $(@:.spv=.log); rm -f $@; exit 1; }
+set_define = -DLW_XPU_SPIRV_$(2)='"$(OUT)/xpu/$(1).spv"'
+$(OUT)/src/device/xpu/spirv.o: private CPP_FLAGS += $(if $(filter common,$(XPU_SETS)),$(call set_define,common,COMMON)) \
+    $(if $(filter dpas,$(XPU_SETS)),$(call set_define,dpas,DPAS))
+$(OUT)/src/device/xpu/spirv.o: $(XPU_SETS:%=$(OUT)/xpu/%.spv) | $(if $(OCLOC),,no-ocloc)
+.PHONY: no-ocloc test-xpu
+no-ocloc:
+	@echo "  no ocloc (Debian: intel-opencl-icd): this build has no kernels for Intel GPUs"
+
 # Fibers switch stacks under the sanitizers' feet: this library and its kernels are never instrumented.
 EMULATED_FLAGS := -std=c17 -O2 -g $(NUMBERS) $(WARN) -fPIC -fvisibility=hidden -Isrc -Itests/xpu -D_GNU_SOURCE
-$(EMULATED): tests/xpu/emulated_ze.c tests/xpu/emulated_run.c $(EMULATED_HEADERS) Makefile
+# With Level Zero's headers it also is a driver for Level Zero's own loader.
+HAS_ZE_HEADERS := $(shell echo '\#include <level_zero/zet_ddi.h>' | $(CC) -E -o /dev/null -xc - 2>/dev/null && echo yes)
+EMULATED_SOURCES := $(addprefix tests/xpu/emulated_,ze.c find.c run.c image.c $(if $(HAS_ZE_HEADERS),tables.c))
+$(EMULATED): $(EMULATED_SOURCES) $(EMULATED_HEADERS) Makefile
 	@mkdir -p $(@D)
 	@echo "  LINK $@"
-	@$(CC) $(EMULATED_FLAGS) -shared -Wl,--no-undefined -o $@ $(filter %.c,$^) -ldl
+	@$(CC) $(EMULATED_FLAGS) -shared -Wl,--no-undefined -o $@ $(filter %.c,$^) -ldl -pthread
 
-# OpenCL C for this processor. fma has to be an instruction: a call of libm's for each would take for ever.
-CL_FLAGS := -x cl -cl-std=CL3.0 --target=x86_64-pc-linux-gnu -mavx2 -mfma -O2 -fPIC $(NUMBERS) \
+# OpenCL C for this processor. fma has to be an instruction: a call of libm's for each would take for ever. All is
+# compiled into the kernel, as compilers for GPUs do: then row counts and code widths are constants there.
+CL_FLAGS := -x cl -cl-std=CL3.0 --target=x86_64-pc-linux-gnu -mavx2 -mfma -O3 -fPIC -mllvm -inline-threshold=1000000 $(NUMBERS) \
     -Xclang -cl-ext=+all -Xclang -finclude-default-header -Isrc -Itests/xpu -include emulated_builtins.h
 $(OUT)/xpu/%.o: src/device/xpu/kernels/%.cl $(XPU_HEADERS) $(EMULATED_HEADERS)
 	@mkdir -p $(@D)
@@ -36,6 +73,11 @@ $(OUT)/xpu/kernels_cpu.so: $(XPU_KERNELS:src/device/xpu/kernels/%.cl=$(OUT)/xpu/
 $(OUT)/xpu/probe_cpu.so: $(OUT)/xpu/probe.o
 $(EMULATED_MODULES): $(OUT)/xpu/emulated_glue.o
 	@$(CC) -shared -Wl,--no-undefined,--allow-multiple-definition -o $@ $^ -lm
+
+test-xpu: all $(CANARIES) $(XPU_TESTS) ## all tests of the xpu device, those on Intel's compiler and driver among them
+	@$(MAKE) -s venv || echo "pytest is missing: see above"
+	@$(RUN) --pytest $(VENV)/bin/python $(foreach p,$(filter tests/xpu/%,$(PYTESTS)),--pytest-file $(p)) \
+	    $(call once,$(XPU_TESTS))
 
 # Whose entries may be hidden there; see the program.
 $(OUT)/tests/unit/xpu_device: private LD_FLAGS += -Wl,--wrap=dlsym

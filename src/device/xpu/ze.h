@@ -4,7 +4,7 @@
 #define LW_DEVICE_XPU_ZE_H
 
 #include "base/status.h"
-#include "device/xpu/ze_abi.h"
+#include "device/xpu/zes_abi.h"
 
 #define LW_ZE_LOADER_USUAL "libze_loader.so.1"
 

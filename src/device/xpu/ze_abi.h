@@ -32,12 +32,15 @@ enum {
 
 /* What a structure is, in its first member. */
 enum {
+    LW_ZE_STRUCTURE_TYPE_DRIVER_PROPERTIES = 0x1,
     LW_ZE_STRUCTURE_TYPE_DEVICE_PROPERTIES = 0x3,
     LW_ZE_STRUCTURE_TYPE_DEVICE_COMPUTE_PROPERTIES = 0x4,
+    LW_ZE_STRUCTURE_TYPE_DEVICE_MODULE_PROPERTIES = 0x5,
     LW_ZE_STRUCTURE_TYPE_COMMAND_QUEUE_GROUP_PROPERTIES = 0x6,
     LW_ZE_STRUCTURE_TYPE_DEVICE_MEMORY_PROPERTIES = 0x7,
     LW_ZE_STRUCTURE_TYPE_CONTEXT_DESC = 0xd,
     LW_ZE_STRUCTURE_TYPE_COMMAND_QUEUE_DESC = 0xe,
+    LW_ZE_STRUCTURE_TYPE_COMMAND_LIST_DESC = 0xf,
     LW_ZE_STRUCTURE_TYPE_EVENT_POOL_DESC = 0x10,
     LW_ZE_STRUCTURE_TYPE_EVENT_DESC = 0x11,
     LW_ZE_STRUCTURE_TYPE_DEVICE_MEM_ALLOC_DESC = 0x15,
@@ -46,9 +49,8 @@ enum {
     LW_ZE_STRUCTURE_TYPE_KERNEL_DESC = 0x1d,
     LW_ZE_STRUCTURE_TYPE_PCI_EXT_PROPERTIES = 0x10008,
     LW_ZE_STRUCTURE_TYPE_RELAXED_ALLOCATION_LIMITS_EXP_DESC = 0x20001,
-    LW_ZES_STRUCTURE_TYPE_DEVICE_PROPERTIES = 0x1,
-    LW_ZES_STRUCTURE_TYPE_MEM_PROPERTIES = 0xb,
-    LW_ZES_STRUCTURE_TYPE_MEM_STATE = 0x1e,
+    /* Intel's own extension, in none of the headers. */
+    LW_ZE_STRUCTURE_INTEL_DEVICE_MODULE_DP_EXP_PROPERTIES = 0x30013,
 };
 
 enum {
@@ -60,13 +62,15 @@ enum {
     LW_ZE_EVENT_POOL_FLAG_HOST_VISIBLE = 1,
     LW_ZE_EVENT_SCOPE_FLAG_HOST = 4,
     LW_ZE_RELAXED_ALLOCATION_LIMITS_EXP_FLAG_MAX_SIZE = 1,
+    LW_ZE_INTEL_DEVICE_MODULE_EXP_FLAG_DPAS = 2,
+    LW_ZE_KERNEL_INDIRECT_ACCESS_FLAG_DEVICE = 2,
     LW_ZE_MODULE_FORMAT_IL_SPIRV = 0,
     LW_ZE_MODULE_FORMAT_NATIVE = 1,
     LW_ZE_MAX_DEVICE_NAME = 256,
+    LW_ZE_MAX_DRIVER_UUID_SIZE = 16,
+    LW_ZE_MAX_NATIVE_KERNEL_UUID_SIZE = 16,
     LW_ZE_MAX_DEVICE_UUID_SIZE = 16,
     LW_ZE_SUBGROUPSIZE_COUNT = 8,
-    LW_ZES_MEM_LOC_DEVICE = 1,
-    LW_ZES_STRING_PROPERTY_SIZE = 64,
 };
 
 typedef struct lw_ze_driver lw_ze_driver;
@@ -78,7 +82,12 @@ typedef struct lw_ze_event lw_ze_event;
 typedef struct lw_ze_module lw_ze_module;
 typedef struct lw_ze_build_log lw_ze_build_log;
 typedef struct lw_ze_kernel lw_ze_kernel;
-typedef struct lw_zes_memory lw_zes_memory;
+
+typedef struct lw_ze_driver_properties {
+    uint32_t stype; void *next;
+    uint8_t uuid[LW_ZE_MAX_DRIVER_UUID_SIZE];
+    uint32_t version;
+} lw_ze_driver_properties;
 
 typedef struct lw_ze_device_properties {
     uint32_t stype; void *next;
@@ -97,6 +106,16 @@ typedef struct lw_ze_device_compute_properties {
     uint32_t group_size_max, group_size_max_xyz[3], group_count_max_xyz[3], local_bytes_max;
     uint32_t sub_group_size_count, sub_group_sizes[LW_ZE_SUBGROUPSIZE_COUNT];
 } lw_ze_device_compute_properties;
+
+typedef struct lw_ze_device_module_properties {
+    uint32_t stype; void *next;
+    uint32_t spirv_version, flags, fp16_flags, fp32_flags, fp64_flags, argument_bytes_max, printf_bytes;
+    uint8_t native_kernel_uuid[LW_ZE_MAX_NATIVE_KERNEL_UUID_SIZE];
+} lw_ze_device_module_properties;
+
+/* Drivers that do not know it leave it as it is. */
+typedef struct lw_ze_device_dp_properties { uint32_t stype; void *next; uint32_t flags; }
+    lw_ze_device_dp_properties;
 
 typedef struct lw_ze_device_memory_properties {
     uint32_t stype; void *next;
@@ -134,6 +153,8 @@ typedef struct lw_ze_queue_desc {
     uint32_t ordinal, index, flags, mode, priority;
 } lw_ze_queue_desc;
 
+typedef struct lw_ze_list_desc { uint32_t stype; const void *next; uint32_t ordinal, flags; } lw_ze_list_desc;
+
 typedef struct lw_ze_event_pool_desc {
     uint32_t stype; const void *next;
     uint32_t flags, count;
@@ -160,27 +181,5 @@ typedef struct lw_ze_kernel_desc {
 } lw_ze_kernel_desc;
 
 typedef struct lw_ze_group_count { uint32_t x, y, z; } lw_ze_group_count;
-
-typedef struct lw_zes_device_properties {
-    uint32_t stype; void *next;
-    lw_ze_device_properties core;
-    uint32_t subdevice_count;
-    char texts[6][LW_ZES_STRING_PROPERTY_SIZE]; /* serial, board, brand, model, vendor, driver */
-} lw_zes_device_properties;
-
-typedef struct lw_zes_mem_properties {
-    uint32_t stype; void *next;
-    uint32_t type;
-    uint8_t on_subdevice;
-    uint32_t subdevice_id, location;
-    uint64_t physical_bytes;
-    int32_t bus_width, channels;
-} lw_zes_mem_properties;
-
-typedef struct lw_zes_mem_state {
-    uint32_t stype; const void *next;
-    uint32_t health;
-    uint64_t free_bytes, total_bytes;
-} lw_zes_mem_state;
 
 #endif

@@ -8,6 +8,7 @@
 
 #pragma OPENCL FP_CONTRACT OFF
 #include "device/xpu/kargs.h"
+#include "device/xpu/kernels/lw_math.h"
 
 /* A host that runs kernels as functions defines its own form. */
 #ifndef LW_KERNEL
@@ -32,11 +33,6 @@ static inline float bf_round(float value)
     return as_float((uint)bf_of(value) << 16);
 }
 
-static inline float sigmoid(float x)
-{
-    return 1.0f / (1.0f + exp(-x));
-}
-
 static inline size_t page_of(const lw_xpu_past past, lw_xpu_place place, uint slot)
 {
     const global uint *ids = (const global uint *)past.ids;
@@ -48,6 +44,19 @@ static inline uint slot_of(const lw_xpu_past past, lw_xpu_place place, uint posi
     const global uint *lineage = (const global uint *)past.lineage;
     if (place.lineage == LW_XPU_NONE || position < place.committed) return position;
     return lineage[place.lineage + position - place.committed];
+}
+
+/* The sum of what the 64 items of a work-group bring: halves are added until one is left. Its end is no
+ * barrier: to use sums again wants one. */
+static inline float sum_items(local float *sums, uint item, float mine)
+{
+    sums[item] = mine;
+    for (uint count = LW_XPU_TILE / 2; count > 0; count /= 2) {
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (item < count) sums[item] += sums[item + count];
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    return sums[0];
 }
 
 static inline lw_xpu_place place_of(const lw_xpu_past past, size_t row)

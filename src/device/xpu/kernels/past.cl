@@ -72,9 +72,9 @@ static inline void tile_run(const lw_xpu_attend_args *a, local shared *s, uint b
         mine = score(a, s, head + at * 4);
     }
     const float max = fmax(r->max, tree_max(s, item, mine));
-    s->weights[item] = seen ? exp(mine - max) : 0.0f;
+    s->weights[item] = seen ? exp_of(mine - max) : 0.0f;
     barrier(CLK_LOCAL_MEM_FENCE);
-    const float fade = exp(r->max - max);
+    const float fade = exp_of(r->max - max);
     r->max = max;
     r->sum *= fade;
     for (uint j = begin - first; j <= end - first; j++) r->sum += s->weights[j];
@@ -94,7 +94,7 @@ static inline void tile_run(const lw_xpu_attend_args *a, local shared *s, uint b
 static inline void chunk_merge(running *all, const running *chunk)
 {
     const float max = fmax(all->max, chunk->max);
-    const float before = exp(all->max - max), here = exp(chunk->max - max);
+    const float before = exp_of(all->max - max), here = exp_of(chunk->max - max);
     all->max = max;
     all->sum = fma(all->sum, before, chunk->sum * here);
     for (uint d = 0; d < DIMS; d++) all->out[d] = fma(all->out[d], before, chunk->out[d] * here);
@@ -162,5 +162,20 @@ LW_KERNEL(short_conv, lw_xpu_conv_args)
         const float x = bf_load(page, slot % LW_XPU_TILE * (size_t)a.width + col);
         sum = fma(((const global float *)a.w)[tap * (size_t)a.width + col], x, sum);
     }
-    ((global ushort *)a.y)[row * a.y_stride + col] = bf_of(sum);
+    if (a.bias != 0) sum += ((const global float *)a.bias)[col];
+    ((global ushort *)a.y)[row * a.y_stride + col] = bf_of(a.silu ? silu(sum) : sum);
+}
+
+LW_KERNEL(tail_before, lw_xpu_conv_args)
+{
+    const size_t col = get_global_id(0), row = get_group_id(1);
+    if (col >= a.width) return;
+    const lw_xpu_place place = place_of(a.past, row);
+    ushort before = 0;
+    if (place.position > 0) {
+        const uint slot = slot_of(a.past, place, place.position - 1);
+        const global ushort *page = (const global ushort *)page_of(a.past, place, slot);
+        before = page[slot % LW_XPU_TILE * (size_t)a.width + col];
+    }
+    ((global ushort *)a.y)[row * a.y_stride + col] = before;
 }

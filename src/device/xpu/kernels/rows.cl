@@ -1,62 +1,60 @@
-/* Kernels that work on rows by themselves: embedding, norms, elementwise, rope, gate, copies. Definitions in
+/* Kernels that work on rows by themselves: norms, elementwise, rope, gates, copies. Definitions in
  * ops.list. Unless said otherwise an item is one column, group_id(1) the row.
  */
 #include "device/xpu/kernels/lw_xpu.h"
 
-/* hi + what rounding cut off, rounded to odd: the last bit tells that something was cut, so that rounding the
- * result to bf16 is rounding the exact sum. */
-static inline float sum_to_odd(float a, float b)
-{
-    const float sum = a + b, part = sum - a;
-    const float rest = (a - (sum - part)) + (b - part);
-    const uint bits = as_uint(sum);
-    if (rest == 0.0f || (bits & 1u) != 0) return sum;
-    return as_float((rest > 0.0f) == (sum > 0.0f) ? bits + 1 : bits - 1);
-}
-
-LW_KERNEL(embed, lw_xpu_embed_args)
-{
-    const uint col = get_global_id(0);
-    const size_t row = get_group_id(1);
-    if (col >= a.table.cols) return;
-    const uint token = (uint)((const global int *)a.tokens)[row], lane = token % LW_XPU_LANES;
-    const uint group = col / a.table.group, k = col % a.table.group, per_word = 32 / a.table.bits;
-    const size_t at = (size_t)(token / LW_XPU_LANES) * a.table.groups + group;
-    const size_t word_at = (at * (a.table.group / per_word) + k / per_word) * LW_XPU_LANES + lane;
-    const uint word = ((const global uint *)a.table.words)[word_at] >> (k % per_word * a.table.bits);
-    global ushort *y = (global ushort *)a.y + row * a.y_stride + col;
-    if (a.table.bits == 16) {
-        *y = (ushort)word;
-        return;
-    }
-    const uint scale = ((const global uint *)a.table.scales)[at * LW_XPU_LANES + lane];
-    const float code = (float)(word & ((1u << a.table.bits) - 1));
-    /* The product of 8 and 8 bits is exact. */
-    *y = bf_of(sum_to_odd(as_float(scale << 16) * code, as_float(scale & 0xFFFF0000u)));
-}
-
 /* A work-group of 64 items is one segment: item i sums the squares of columns i, i + 64, ..., then halves are
  * added. */
+static inline float norm_load(const lw_xpu_norm_args *a, size_t at)
+{
+    return a->x_is_f32 ? ((const global float *)a->x)[at] : bf_load((const global ushort *)a->x, at);
+}
+
 LW_KERNEL(rms_norm, lw_xpu_norm_args)
 {
     local float squares[LW_XPU_TILE];
     const uint item = get_local_id(0);
     const size_t row = get_group_id(1), first = get_group_id(0) * (size_t)a.segment;
-    const global ushort *x = (const global ushort *)a.x + row * a.x_stride + first;
+    const size_t x = row * a.x_stride + first;
     global ushort *y = (global ushort *)a.y + row * a.y_stride + first;
     const global float *w = (const global float *)a.w;
     float sum = 0.0f;
-    for (uint i = item; i < a.segment; i += LW_XPU_TILE) sum = fma(bf_load(x, i), bf_load(x, i), sum);
-    squares[item] = sum;
-    for (uint half_count = LW_XPU_TILE / 2; half_count > 0; half_count /= 2) {
-        barrier(CLK_LOCAL_MEM_FENCE);
-        if (item < half_count) squares[item] += squares[item + half_count];
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
-    const float by = 1.0f / sqrt(squares[0] / (float)a.segment + a.eps);
     for (uint i = item; i < a.segment; i += LW_XPU_TILE) {
-        const float r = bf_load(x, i) * by;
+        const float v = norm_load(&a, x + i);
+        sum = fma(v, v, sum);
+    }
+    const float by = 1.0f / sqrt(sum_items(squares, item, sum) / (float)a.segment + a.eps);
+    for (uint i = item; i < a.segment; i += LW_XPU_TILE) {
+        const float r = norm_load(&a, x + i) * by;
         y[i] = bf_of((a.scale == 2 ? 1.0f + w[i] : w[i]) * (a.scale == 0 ? bf_round(r) : r));
+    }
+}
+
+static inline float gated_load(const lw_xpu_norm_gate_args *a, size_t x, size_t gate)
+{
+    const float v = bf_load((const global ushort *)a->x, x);
+    return a->gate_first ? v * silu(bf_load((const global ushort *)a->gate, gate)) : v;
+}
+
+/* A work-group is one segment, whose squares are summed as those of rms_norm. */
+LW_KERNEL(norm_gate, lw_xpu_norm_gate_args)
+{
+    local float squares[LW_XPU_TILE];
+    const uint item = get_local_id(0);
+    const size_t row = get_group_id(1), first = get_group_id(0) * (size_t)a.segment;
+    const size_t x = row * a.x_stride + first, gate = row * a.gate_stride + first;
+    global ushort *y = (global ushort *)a.y + row * a.y_stride + first;
+    const global float *w = (const global float *)a.w + (a.own_weights ? first : 0);
+    float sum = 0.0f;
+    for (uint i = item; i < a.segment; i += LW_XPU_TILE) {
+        const float v = gated_load(&a, x + i, gate + i);
+        sum = fma(v, v, sum);
+    }
+    const float by = 1.0f / sqrt(sum_items(squares, item, sum) / (float)a.segment + a.eps);
+    for (uint i = item; i < a.segment; i += LW_XPU_TILE) {
+        const float weighed = w[i] * (gated_load(&a, x + i, gate + i) * by);
+        const float open = a.gate_first ? 1.0f : silu(bf_load((const global ushort *)a.gate, gate + i));
+        y[i] = bf_of(weighed * open);
     }
 }
 
@@ -84,7 +82,7 @@ LW_KERNEL(swiglu, lw_xpu_pair_args)
     if (col >= a.width) return;
     const float gate = bf_load((const global ushort *)a.a, row * a.a_stride + col);
     const float up = bf_load((const global ushort *)a.b, row * a.b_stride + col);
-    ((global ushort *)a.y)[row * a.y_stride + col] = bf_of(gate * sigmoid(gate) * up);
+    ((global ushort *)a.y)[row * a.y_stride + col] = bf_of(silu(gate) * up);
 }
 
 LW_KERNEL(rope, lw_xpu_rope_args)
@@ -119,4 +117,48 @@ LW_KERNEL(take_wanted, lw_xpu_take_args)
     if (col >= a.width) return;
     const size_t from = ((const global uint *)a.wanted)[row];
     ((global ushort *)a.y)[row * a.y_stride + col] = ((const global ushort *)a.x)[from * a.x_stride + col];
+}
+
+/* A residual in fp32: a, and with it y. */
+LW_KERNEL(add_wide, lw_xpu_pair_args)
+{
+    const size_t col = get_global_id(0), row = get_group_id(1);
+    if (col >= a.width) return;
+    const float left = ((const global float *)a.a)[row * a.a_stride + col];
+    const float right = bf_load((const global ushort *)a.b, row * a.b_stride + col);
+    ((global float *)a.y)[row * a.y_stride + col] = left + right;
+}
+
+LW_KERNEL(widen, lw_xpu_each_args)
+{
+    const size_t col = get_global_id(0), row = get_group_id(1);
+    if (col >= a.width) return;
+    ((global float *)a.y)[row * a.y_stride + col] =
+        bf_load((const global ushort *)a.x, row * a.x_stride + col);
+}
+
+LW_KERNEL(bias, lw_xpu_each_args)
+{
+    const size_t col = get_global_id(0), row = get_group_id(1);
+    if (col >= a.width) return;
+    const float x = ((const global float *)a.x)[row * a.x_stride + col];
+    ((global ushort *)a.y)[row * a.y_stride + col] = bf_of(x + ((const global float *)a.w)[col]);
+}
+
+LW_KERNEL(relu2, lw_xpu_each_args)
+{
+    const size_t col = get_global_id(0), row = get_group_id(1);
+    if (col >= a.width) return;
+    const float x = bf_load((const global ushort *)a.x, row * a.x_stride + col);
+    const float above = x < 0.0f ? 0.0f : x; /* NaN stays */
+    ((global ushort *)a.y)[row * a.y_stride + col] = bf_of(above * above);
+}
+
+LW_KERNEL(columns, lw_xpu_columns_args)
+{
+    const uint col = get_global_id(0);
+    const size_t row = get_group_id(1);
+    if (col >= a.width) return;
+    const size_t from = (size_t)(col / a.head_width) * a.head_stride + col % a.head_width;
+    ((global ushort *)a.y)[row * a.y_stride + col] = ((const global ushort *)a.x)[row * a.x_stride + from];
 }

@@ -1,0 +1,71 @@
+/* The likeliest token of each wanted row, found on the device: a greedy stream needs no logits on the host,
+ * and a chain of drafts goes on without it.
+ */
+#include "device/xpu/exec.h"
+
+#include "base/size.h"
+
+#include <string.h>
+
+static size_t ids_bytes(const lw_exec *exec)
+{
+    return (size_t)LW_CHAIN_STEPS_MAX * exec->wanted_max * sizeof(int32_t);
+}
+
+static uint32_t blocks_of(const lw_exec *exec)
+{
+    return (uint32_t)size_div_up(exec->plan->vocab, LW_XPU_BEST_IDS);
+}
+
+lw_status lw__xpu_best_make(lw_exec *exec, lw_diag *d)
+{
+    const size_t parts = (size_t)exec->wanted_max * blocks_of(exec) * sizeof(lw_xpu_best);
+    lw_status status = lw__xpu_alloc(exec->device, parts, &exec->best_parts, d);
+    if (status == LW_OK) status = lw__xpu_alloc(exec->device, ids_bytes(exec), &exec->best_ids, d);
+    if (status == LW_OK) status = lw__xpu_host_alloc(exec->device, ids_bytes(exec), &exec->best_here, d);
+    return status;
+}
+
+void lw__xpu_best_free(lw_exec *exec)
+{
+    lw__xpu_free(exec->device, &exec->best_parts);
+    lw__xpu_free(exec->device, &exec->best_ids);
+    lw__xpu_host_free(exec->device, exec->best_here);
+}
+
+lw_status lw__xpu_best_launch(lw_exec *exec, bool goes_on, lw_diag *d)
+{
+    const lw_value *value = &exec->plan->values[exec->plan->entries[exec->entry].logits.index];
+    const lw_xpu_best_args args = {
+        .logits = (uintptr_t)(exec->activations.at + exec->layout.offsets[value->base]),
+        .parts = (uintptr_t)exec->best_parts.at,
+        .step = (uintptr_t)(exec->tables.memory.at + exec->tables.step),
+        .ids = (uintptr_t)exec->best_ids.at,
+        .next = goes_on ? (uintptr_t)(exec->tables.memory.at + exec->tables.tokens) : 0,
+        .stride = (uint32_t)lw_layout_stride(value),
+        .vocab = exec->plan->vocab,
+        .blocks = blocks_of(exec),
+        .ids_stride = exec->wanted_max,
+    };
+    lw_xpu_launch launch = { .kernel = LW_XPU_KERNEL_best_parts, .items_x = LW_XPU_TILE, .items_y = 1,
+                             .groups_x = args.blocks, .groups_y = exec->wanted_count, .args = &args,
+                             .args_bytes = sizeof args };
+    const lw_status status = lw__xpu_launch(exec->device, &launch, d);
+    launch.kernel = LW_XPU_KERNEL_best_rows;
+    launch.groups_x = 1;
+    return status == LW_OK ? lw__xpu_launch(exec->device, &launch, d) : status;
+}
+
+lw_status lw__xpu_best_fetch(lw_exec *exec, uint32_t steps, lw_diag *d)
+{
+    const size_t bytes = (size_t)steps * exec->wanted_max * sizeof(int32_t);
+    return lw__xpu_copy(exec->device, exec->best_here, exec->best_ids.at, bytes, d);
+}
+
+int32_t lw__xpu_best_id(const lw_exec *exec, uint32_t step, uint32_t row)
+{
+    int32_t id;
+    LW_ASSERT(step < LW_CHAIN_STEPS_MAX && row < exec->wanted_max);
+    memcpy(&id, exec->best_here + ((size_t)step * exec->wanted_max + row) * sizeof id, sizeof id);
+    return id;
+}

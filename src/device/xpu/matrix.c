@@ -1,0 +1,330 @@
+/* Weight matrices for the xpu kernels: which descriptors they read, and repacking those into blocks of 16
+ * rows (kargs.h). A format is known by its axes alone: how a code reads, its bits, the group and type of
+ * scales.
+ */
+#include "device/xpu/matrix.h"
+
+#include "base/float16.h"
+#include "base/size.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { DENSE_GROUP = 64, PIECE = 128, WORD_BITS = 32, TABLE_COUNT = 16 };
+
+/* ---- what kernels read ---- */
+
+static const struct { lw_map map; uint32_t bits, kernel_map; lw_xpu_kernel kernels[4]; } forms[] = {
+#define LW_XPU_FORM(name, code_map, code_bits) \
+    { .map = LW_MAP_##code_map, .bits = code_bits, .kernel_map = LW_XPU_MAP_##code_map, \
+      .kernels = { LW_XPU_KERNEL_linear_##name, LW_XPU_KERNEL_linear_##name##_rows, \
+                   LW_XPU_KERNEL_expert_##name, LW_XPU_KERNEL_expert_##name##_rows } },
+#include "device/xpu/forms.list"
+#undef LW_XPU_FORM
+};
+enum { FORM_COUNT = sizeof forms / sizeof forms[0] };
+
+/* Bits of a code in its low plane; the rest are in the high one. */
+static uint32_t low_bits(uint32_t bits)
+{
+    return bits == 3 ? 2 : bits == 5 || bits == 6 ? 4 : bits;
+}
+
+static uint32_t form_of(const lw_weight *w)
+{
+    uint32_t form = 0;
+    while (form < FORM_COUNT && (forms[form].map != w->map || forms[form].bits != w->code_bits)) form++;
+    return form;
+}
+
+lw_xpu_kernel lw__xpu_linear_kernel(const lw_xpu_weight *w, bool one_row)
+{
+    return forms[w->form].kernels[one_row ? 0 : 1];
+}
+
+lw_xpu_kernel lw__xpu_expert_kernel(const lw_xpu_weight *w, bool one_row)
+{
+    return forms[w->form].kernels[one_row ? 2 : 3];
+}
+
+/* Columns of a group of the kernels: the weight's own, or pieces of a whole row or of what is not scaled. The
+ * last group may be short. */
+static uint32_t cut_of(const lw_weight *w)
+{
+    if (w->group == 0) return DENSE_GROUP;
+    return w->group >= w->cols ? PIECE : w->group;
+}
+
+uint32_t lw__xpu_matrix_groups(const lw_weight *w)
+{
+    return (uint32_t)size_div_up(w->cols, cut_of(w));
+}
+
+/* The fewest codes that fill whole words of each plane, in eights: kernels take eight at a time. */
+static uint32_t codes_unit(uint32_t bits)
+{
+    enum { TAKEN = 8 };
+    uint32_t unit = TAKEN;
+    while (unit * low_bits(bits) % WORD_BITS != 0 || unit * (bits - low_bits(bits)) % WORD_BITS != 0)
+        unit *= 2;
+    return unit;
+}
+
+static uint32_t scale_type_of(const lw_weight *w)
+{
+    if (w->group == 0) return LW_XPU_SCALE_NONE;
+    if (w->scale_type == LW_DTYPE_BF16) return LW_XPU_SCALE_BF16;
+    if (w->scale_type == LW_DTYPE_F16) return LW_XPU_SCALE_FP16;
+    if (w->scale_type == LW_DTYPE_F32) return LW_XPU_SCALE_FP32;
+    if (w->scale_type == LW_DTYPE_F8_E4M3 && !w->has_bias) return LW_XPU_SCALE_E4M3;
+    return LW_XPU_SCALE_NONE;
+}
+
+static size_t scale_bytes(const lw_xpu_matrix *m)
+{
+    if (m->scale_type == LW_XPU_SCALE_NONE) return 0;
+    if (m->scale_type == LW_XPU_SCALE_E4M3) return 1;
+    return (m->scale_type == LW_XPU_SCALE_FP32 ? sizeof(float) : sizeof(uint16_t)) * (m->has_bias ? 2 : 1);
+}
+
+static lw_status globals_check(const lw_weight *w, lw_diag *d)
+{
+    for (uint32_t i = 0; i < w->stack_count; i++) {
+        const float global = (float)lw_weight_global(w, i);
+        if (!isfinite(global))
+            return lw_fail(d, LW_BAD_MODEL, "%s: a global scale of %g", w->name, (double)global);
+    }
+    return LW_OK;
+}
+
+lw_status lw__xpu_matrix_check(const lw_weight *w, lw_diag *d)
+{
+    char format[32];
+    lw_weight_format(w, format);
+    const uint32_t cut = cut_of(w), form = form_of(w);
+    if (form == FORM_COUNT || (w->map == LW_MAP_TABLE16 && w->table == NULL)) {
+        return lw_fail(
+            d, LW_UNSUPPORTED,
+            "%s is %s: the xpu device has bf16, fp16, fp32, e4m3, tables of 16 and integer codes of "
+            "2, 3, 4, 5, 6 and 8 bits",
+            w->name, format);
+    }
+    if (w->group != 0 && (w->code_bits > 8 || scale_type_of(w) == LW_XPU_SCALE_NONE)) {
+        return lw_fail(
+            d, LW_UNSUPPORTED,
+            "%s is %s with scales of type %s: the xpu device has BF16, F16, F32 and, without biases, "
+            "F8_E4M3, beside codes of up to 8 bits",
+            w->name, format, lw_dtype_name(w->scale_type));
+    }
+    if (w->group == 0 && w->map == LW_MAP_INTEGER)
+        return lw_fail(d, LW_UNSUPPORTED, "%s is %s without scales", w->name, format);
+    if (cut % codes_unit(w->code_bits) != 0) {
+        return lw_fail(d, LW_UNSUPPORTED,
+                       "%s is %s: the xpu device wants groups of a multiple of %u columns", w->name, format,
+                       codes_unit(w->code_bits));
+    }
+    return globals_check(w, d);
+}
+
+/* The embedding's values are exact before they are rounded: no device has fp64 for what needs it. */
+lw_status lw__xpu_table_check(const lw_weight *w, lw_diag *d)
+{
+    const lw_status status = lw__xpu_matrix_check(w, d);
+    if (status != LW_OK) return status;
+    const double global = lw_weight_global(w, 0);
+    const char *lacks = NULL;
+    if (global < 1.0 || global > 1.0) lacks = "a global scale";
+    if (w->group != 0 && !w->has_bias && w->map != LW_MAP_INTEGER &&
+        (w->bias_per_scale < 0 || w->bias_per_scale > 0))
+        lacks = "biases beside codes that are no integers";
+    return lacks == NULL ? LW_OK : lw_fail(d, LW_UNSUPPORTED, "%s: the xpu device has embeddings without %s",
+                                           w->name, lacks);
+}
+
+/* ---- repacking ---- */
+
+static lw_xpu_matrix matrix_of(const lw_weight *w)
+{
+    lw_xpu_matrix m = { .rows = w->rows, .cols = w->cols, .map = forms[form_of(w)].kernel_map,
+                        .bits = w->code_bits, .group = cut_of(w), .scale_type = scale_type_of(w) };
+    m.groups = lw__xpu_matrix_groups(w);
+    const size_t usual = size_div_up(LW_XPU_SLICE_COLS, m.group);
+    m.slice_groups = (uint32_t)size_max(usual, size_div_up(m.groups, LW_XPU_SLICES_MAX));
+    m.slices = (uint32_t)size_div_up(m.groups, m.slice_groups);
+    m.has_bias = w->group != 0 && w->has_bias;
+    m.bias_per_scale = w->group == 0 || w->has_bias ? 0.0f : w->bias_per_scale;
+    m.is_offset = m.has_bias || m.bias_per_scale < 0 || m.bias_per_scale > 0;
+    return m;
+}
+
+/* Host memory of one block: its words, then its scales; and one row of the checkpoint to unpack into. */
+typedef struct block {
+    uint32_t *words;
+    uint8_t *scales;
+    size_t words_bytes, scales_bytes;    /* of a block */
+    size_t padding;                      /* columns past a row's last, of the last group */
+    uint32_t *codes, *high;              /* of the row; of a group, its high plane */
+    uint16_t *codes16;
+    uint8_t *codes8;
+    float *row_scales, *row_biases;
+} block;
+
+static bool block_make(block *b, const lw_weight *w, const lw_xpu_matrix *m, lw_arena *arena)
+{
+    const size_t padded = (size_t)m->groups * m->group, words = padded * m->bits / WORD_BITS * LW_XPU_LANES;
+    const size_t scale_groups = (size_t)lw_weight_groups(w) + 1;
+    b->padding = padded - m->cols;
+    b->words_bytes = words * sizeof *b->words;
+    b->scales_bytes = (size_t)m->groups * LW_XPU_LANES * scale_bytes(m);
+    b->words = lw_arena_take_array(arena, words, sizeof *b->words);
+    b->scales = lw_arena_take_array(arena, b->scales_bytes + 1, 1);
+    b->codes = lw_arena_take_array(arena, padded, sizeof *b->codes);
+    b->high = lw_arena_take_array(arena, m->group, sizeof *b->high);
+    b->codes16 = lw_arena_take_array(arena, m->cols, sizeof *b->codes16);
+    b->codes8 = lw_arena_take_array(arena, m->cols, sizeof *b->codes8);
+    b->row_scales = lw_arena_take_array(arena, scale_groups, sizeof *b->row_scales);
+    b->row_biases = lw_arena_take_array(arena, scale_groups, sizeof *b->row_biases);
+    return b->words != NULL && b->scales != NULL && b->codes != NULL && b->high != NULL &&
+           b->codes16 != NULL && b->codes8 != NULL && b->row_scales != NULL && b->row_biases != NULL;
+}
+
+static void row_read(block *b, const lw_weight *w, uint32_t member, uint32_t row)
+{
+    if (w->code_bits == WORD_BITS) {
+        lw_weight_dense(w, member, row, (float *)(void *)b->codes);
+    } else if (w->code_bits == 16) {
+        lw_weight_codes16(w, member, row, b->codes16);
+        for (uint32_t k = 0; k < w->cols; k++) b->codes[k] = b->codes16[k];
+    } else {
+        lw_weight_codes8(w, member, row, b->codes8);
+        for (uint32_t k = 0; k < w->cols; k++) b->codes[k] = b->codes8[k];
+    }
+    memset(b->codes + w->cols, 0, b->padding * sizeof *b->codes);
+    if (w->group != 0) lw_weight_scales(w, member, row, b->row_scales, b->row_biases);
+}
+
+/* Some bits of a group's codes into a lane of words, which were zero. */
+static void plane_put(uint32_t *words, const uint32_t *codes, uint32_t count, uint32_t bits)
+{
+    const uint32_t per_word = WORD_BITS / bits;
+    for (uint32_t k = 0; k < count; k++)
+        words[(size_t)(k / per_word) * LW_XPU_LANES] |= codes[k] << k % per_word * bits;
+}
+
+static void codes_put(const block *b, const lw_xpu_matrix *m, uint32_t lane)
+{
+    const uint32_t low = low_bits(m->bits), high = m->bits - low;
+    const size_t low_words = (size_t)m->group * low / WORD_BITS * LW_XPU_LANES;
+    const size_t group_words = (size_t)m->group * m->bits / WORD_BITS * LW_XPU_LANES;
+    uint32_t *words = b->words + lane;
+    for (uint32_t g = 0; g < m->groups; g++, words += group_words) {
+        uint32_t *codes = b->codes + (size_t)g * m->group;
+        if (high > 0) {
+            for (uint32_t k = 0; k < m->group; k++) b->high[k] = codes[k] >> low;
+            for (uint32_t k = 0; k < m->group; k++) codes[k] &= (1u << low) - 1;
+            plane_put(words + low_words, b->high, m->group, high);
+        }
+        plane_put(words, codes, m->group, low);
+    }
+}
+
+/* A scale or bias in the type that it was read from. */
+static void scale_put(const lw_xpu_matrix *m, uint8_t *scales, size_t index, float value)
+{
+    if (m->scale_type == LW_XPU_SCALE_FP32) {
+        memcpy(scales + index * sizeof value, &value, sizeof value);
+    } else if (m->scale_type == LW_XPU_SCALE_E4M3) {
+        scales[index] = lw_e4m3_of_exact(value);
+    } else {
+        const uint16_t half = m->scale_type == LW_XPU_SCALE_FP16 ? lw_fp16_of_exact(value)
+                                                                 : (uint16_t)(lw_bits_of_float(value) >> 16);
+        memcpy(scales + index * sizeof half, &half, sizeof half);
+    }
+}
+
+static void scales_put(const block *b, const lw_weight *w, const lw_xpu_matrix *m, uint32_t lane)
+{
+    if (m->scale_type == LW_XPU_SCALE_NONE) return;
+    const size_t each = m->has_bias ? 2 : 1;
+    for (uint32_t g = 0; g < m->groups; g++) {
+        const size_t at = ((size_t)g * LW_XPU_LANES + lane) * each, from = (size_t)g * m->group / w->group;
+        scale_put(m, b->scales, at, b->row_scales[from]);
+        if (m->has_bias) scale_put(m, b->scales, at + 1, b->row_biases[from]);
+    }
+}
+
+static lw_status block_fill(block *b, const lw_weight *w, const lw_xpu_matrix *m, size_t index, lw_diag *d)
+{
+    const size_t blocks = size_div_up(w->rows, LW_XPU_LANES);
+    const uint32_t member = (uint32_t)(index / blocks), first = (uint32_t)(index % blocks) * LW_XPU_LANES;
+    memset(b->words, 0, b->words_bytes);
+    memset(b->scales, 0, b->scales_bytes);
+    for (uint32_t lane = 0; lane < LW_XPU_LANES && first + lane < w->rows; lane++) {
+        if (lw_weight_row_has_nan(w, member, first + lane))
+            return lw_fail(d, LW_BAD_MODEL, "%s: row %u of matrix %u holds a code or scale that is no number",
+                           w->name, first + lane, member);
+        row_read(b, w, member, first + lane);
+        codes_put(b, m, lane);
+        scales_put(b, w, m, lane);
+    }
+    return LW_OK;
+}
+
+/* What stands behind the blocks: globals, then the table. */
+static lw_status tail_load(lw_device *device, const lw_weight *w, const lw_xpu_matrix *m, lw_arena *arena,
+                           lw_diag *d)
+{
+    float *globals = lw_arena_take_array(arena, w->stack_count, sizeof *globals);
+    if (globals == NULL)
+        return lw_fail(d, LW_NO_ROOM, "no memory for the scales of %u matrices", w->stack_count);
+    for (uint32_t i = 0; i < w->stack_count; i++) globals[i] = (float)lw_weight_global(w, i);
+    const lw_status status = lw__xpu_upload(device, (void *)(uintptr_t)m->globals, globals,
+                                            w->stack_count * sizeof *globals, d);
+    if (status != LW_OK || w->map != LW_MAP_TABLE16) return status;
+    return lw__xpu_upload(device, (void *)(uintptr_t)m->table, w->table, TABLE_COUNT * sizeof *w->table, d);
+}
+
+/* Where everything lies, in memory that is allocated here. */
+static lw_status memory_make(lw_device *device, const lw_weight *w, const block *b, lw_xpu_weight *out,
+                             lw_diag *d)
+{
+    lw_xpu_matrix *m = &out->matrix;
+    const size_t blocks = size_div_up(w->rows, LW_XPU_LANES);
+    size_t words, scales, bytes;
+    m->words_bytes = blocks * b->words_bytes;
+    m->scales_bytes = size_round_up(blocks * b->scales_bytes, sizeof(float));
+    if (!size_mul(m->words_bytes, w->stack_count, &words) ||
+        !size_mul(m->scales_bytes, w->stack_count, &scales))
+        return lw_fail(d, LW_NO_ROOM, "its size does not fit this machine");
+    bytes = words + scales + (w->stack_count + TABLE_COUNT) * sizeof(float);
+    const lw_status status = lw__xpu_alloc(device, bytes, &out->memory, d);
+    m->words = (uintptr_t)out->memory.at;
+    m->scales = m->words + words;
+    m->globals = m->scales + scales;
+    m->table = m->globals + w->stack_count * sizeof(float);
+    return status;
+}
+
+lw_status lw__xpu_matrix_load(lw_device *device, const lw_weight *w, lw_xpu_weight *out, lw_arena *arena,
+                              lw_diag *d)
+{
+    block b;
+    out->form = form_of(w);
+    out->matrix = matrix_of(w);
+    const lw_xpu_matrix *m = &out->matrix;
+    if (!block_make(&b, w, m, arena)) return lw_fail(d, LW_NO_ROOM, "no memory to repack it");
+    lw_status status = memory_make(device, w, &b, out, d);
+    if (status == LW_OK) status = tail_load(device, w, m, arena, d);
+    const size_t blocks = size_div_up(w->rows, LW_XPU_LANES), all = blocks * w->stack_count;
+    for (size_t i = 0; status == LW_OK && i < all; i++) {
+        const size_t member = i / blocks, index = i % blocks;
+        uint8_t *words = out->memory.at + member * m->words_bytes + index * b.words_bytes;
+        uint8_t *scales = out->memory.at + w->stack_count * m->words_bytes + member * m->scales_bytes
+            + index * b.scales_bytes;
+        status = block_fill(&b, w, m, i, d);
+        if (status == LW_OK) status = lw__xpu_upload(device, words, b.words, b.words_bytes, d);
+        if (status == LW_OK && b.scales_bytes > 0)
+            status = lw__xpu_upload(device, scales, b.scales, b.scales_bytes, d);
+    }
+    return status;
+}

@@ -1,0 +1,24 @@
+/* Weight matrices of the xpu device. Called while a plan is checked and loaded, and for the kernels' names.
+ */
+#ifndef LW_DEVICE_XPU_MATRIX_H
+#define LW_DEVICE_XPU_MATRIX_H
+
+#include "device/xpu/exec.h"
+
+/* LW_UNSUPPORTED or LW_BAD_MODEL, naming the weight and what about it no kernel reads; of one that is to be
+ * embedded from, too. */
+lw_status lw__xpu_matrix_check(const lw_weight *w, lw_diag *d) LW_MUST_USE;
+lw_status lw__xpu_table_check(const lw_weight *w, lw_diag *d) LW_MUST_USE;
+
+/* Groups that the kernels see in a row of it; their sums of x may be needed. */
+uint32_t lw__xpu_matrix_groups(const lw_weight *w);
+
+/* Repacks and uploads a weight that was checked; scratch comes from arena. */
+lw_status lw__xpu_matrix_load(lw_device *device, const lw_weight *w, lw_xpu_weight *out, lw_arena *arena,
+                              lw_diag *d) LW_MUST_USE;
+
+/* The kernels of a loaded weight's form, for one row or for LW_XPU_ROWS of them. */
+lw_xpu_kernel lw__xpu_linear_kernel(const lw_xpu_weight *w, bool one_row);
+lw_xpu_kernel lw__xpu_expert_kernel(const lw_xpu_weight *w, bool one_row);
+
+#endif

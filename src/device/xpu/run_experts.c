@@ -1,0 +1,120 @@
+/* Runners of the expert ops. Vectors are sorted by expert on the device, in a fixed number of work-groups, so
+ * that the host never waits to learn who chose whom.
+ */
+#include "device/xpu/run.h"
+#include "device/xpu/matrix.h"
+
+_Static_assert((int)LW_XPU_TOP_MAX == (int)LW_TOP_MAX, "a row's experts have an item each");
+_Static_assert((int)LW_XPU_TOP_MAX <= (int)LW_XPU_TILE, "a router's groups have an item each");
+
+/* Where an expert meets fewer rows than this on average, sorting does not pay. */
+enum { SORT_ROWS_LEAST = 2 };
+
+/* Tiles that so many vectors may make: each expert that was chosen may leave one that is not full. */
+static uint32_t tiles_max(uint32_t vectors, uint32_t members)
+{
+    const size_t chosen = size_min(vectors, members);
+    return (uint32_t)((vectors + (LW_XPU_ROWS - 1) * chosen) / LW_XPU_ROWS);
+}
+
+lw_status lw__xpu_experts_make(lw_exec *exec, lw_diag *d)
+{
+    const lw_plan *plan = exec->plan;
+    uint32_t vectors = 0, members = 0;
+    for (uint32_t i = 0; i < plan->op_count; i++) {
+        const lw_op *op = &plan->ops[i];
+        if (op->kind != LW_OP_EXPERT_LINEAR) continue;
+        vectors = (uint32_t)size_max(vectors, (size_t)exec->rows_max * plan->values[op->out.index].slots);
+        members = (uint32_t)size_max(members, plan->weights[op->weights[0].index].stack_count);
+    }
+    if (vectors == 0) return LW_OK;
+    const size_t tiles_bytes = tiles_max(vectors, members) * sizeof(lw_xpu_tile);
+    const size_t order_bytes = vectors * sizeof(uint32_t);
+    const lw_status status = lw__xpu_alloc(exec->device, sizeof(uint32_t) + tiles_bytes + order_bytes,
+                                           &exec->expert_order, d);
+    exec->sorted.tile_count = (uintptr_t)exec->expert_order.at;
+    exec->sorted.tiles = exec->sorted.tile_count + sizeof(uint32_t);
+    exec->sorted.order = exec->sorted.tiles + tiles_bytes;
+    return status;
+}
+
+lw_status lw__xpu_run_route(op_run *run, lw_diag *d)
+{
+    const lw_exec *exec = run->exec;
+    const lw_op *op = run->op;
+    const lw_route_params *p = &op->p.route;
+    const lw_xpu_route_args args = { .logits = address_of(exec, op->in[0]),
+                                     .logits_stride = stride_of(exec, op->in[0]),
+                                     .bias = vector_of(run, 0),
+                                     .y = address_of(exec, op->out), .y_stride = stride_of(exec, op->out),
+                                     .is_softmax = p->kind == LW_ROUTER_SOFTMAX, .experts = p->experts,
+                                     .top = p->top, .groups = p->groups, .top_groups = p->top_groups,
+                                     .normalise = p->normalise, .scale = p->scale };
+    /* A work-group a row. */
+    return launch_columns(run, LW_XPU_KERNEL_route, LW_XPU_TILE, &args, sizeof args, d);
+}
+
+/* One sort serves all linears of a route's experts. */
+static lw_status sort_vectors(op_run *run, const lw_xpu_expert_args *args, uint32_t members, lw_diag *d)
+{
+    lw_exec *exec = run->exec;
+    const uint32_t route = run->op->in[1].index;
+    if (exec->sorted_route == route) return LW_OK;
+    exec->sorted_route = route;
+    const lw_xpu_sort_args sort = { .to = args->sorted, .route = args->route,
+                                    .route_stride = args->route_stride, .top = args->top,
+                                    .vectors = args->linear.rows, .members = members };
+    const lw_xpu_launch launch = { .kernel = LW_XPU_KERNEL_expert_sort, .items_x = LW_XPU_SORT_ITEMS,
+                                   .items_y = 1, .groups_x = 1, .groups_y = 1, .args = &sort,
+                                   .args_bytes = sizeof sort };
+    return lw__xpu_launch(exec->device, &launch, d);
+}
+
+lw_status lw__xpu_run_expert_linear(op_run *run, lw_diag *d)
+{
+    const lw_exec *exec = run->exec;
+    const lw_op *op = run->op;
+    const lw_xpu_weight *weight = &exec->weights[op->weights[0].index];
+    const lw_xpu_matrix *matrix = &weight->matrix;
+    const uint32_t top = value_of(exec, op->out)->slots, x_slots = value_of(exec, op->in[0])->slots;
+    const uint32_t members = exec->plan->weights[op->weights[0].index].stack_count;
+    const bool sorted = run->vectors >= SORT_ROWS_LEAST * members;
+    const lw_xpu_expert_args args = {
+        .linear = { .weight = *matrix,
+                    .x = address_of(exec, op->in[0]),
+                    .x_stride = stride_of(exec, op->in[0]),
+                    .sums = (uintptr_t)exec->sums.at,
+                    .y = address_of(exec, op->out),
+                    .y_stride = stride_of(exec, op->out),
+                    .rows = run->vectors },
+        .sorted = exec->sorted,
+        .route = address_of(exec, op->in[1]),
+        .route_stride = stride_of(exec, op->in[1]),
+        .top = top,
+        .x_per_slot = x_slots == top,
+    };
+    lw_status status = lw__xpu_group_sums(run, matrix, run->rows * x_slots, d);
+    if (status == LW_OK && sorted) status = sort_vectors(run, &args, members, d);
+    if (status != LW_OK) return status;
+    const lw_xpu_launch launch = { .kernel = lw__xpu_expert_kernel(weight, !sorted),
+                                   .items_x = LW_XPU_LANES, .items_y = matrix->slices,
+                                   .groups_x = (uint32_t)size_div_up(matrix->rows, LW_XPU_LANES),
+                                   .groups_y = sorted ? tiles_max(run->vectors, members) : run->vectors,
+                                   .args = &args, .args_bytes = sizeof args };
+    return lw__xpu_launch(exec->device, &launch, d);
+}
+
+lw_status lw__xpu_run_expert_sum(op_run *run, lw_diag *d)
+{
+    const lw_exec *exec = run->exec;
+    const lw_op *op = run->op;
+    const uint32_t slots = value_of(exec, op->in[0])->slots, width = value_of(exec, op->out)->width;
+    const lw_xpu_expert_sum_args args = { .x = address_of(exec, op->in[0]),
+                                          .x_stride = stride_of(exec, op->in[0]),
+                                          .weights = address_of(exec, op->in[1]) + slots * sizeof(float),
+                                          .weights_stride = stride_of(exec, op->in[1]),
+                                          .y = address_of(exec, op->out),
+                                          .y_stride = stride_of(exec, op->out), .slots = slots,
+                                          .width = width };
+    return launch_columns(run, LW_XPU_KERNEL_expert_sum, width, &args, sizeof args, d);
+}
