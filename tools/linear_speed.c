@@ -1,7 +1,8 @@
 /* Speed of the linear op: one shape, every row count asked for, beside a read-bandwidth probe of the same
  *   process. linear_speed [isa] [rows-out] [cols-in] [bits] [group] [threads] [row counts...]
- * Prints, per row count, GB/s of weight bytes, GMAC/s, the share of the probe, and the cost in single rows.
- * Every figure is a median; the row counts and the probe take turns, so that a busy machine slows all alike.
+ * Prints, per row count, GB/s of weight bytes and their share of the probe, GMAC/s and their share of what
+ * the multiply-add of that instruction set does on as many threads, and the cost in single rows. Every figure
+ * is a median; the row counts and the probes take turns, so that a busy machine slows all alike.
  */
 #include "base/clock.h"
 #include "base/float16.h"
@@ -9,6 +10,7 @@
 #include "base/rng.h"
 #include "device/cpu/huge.h"
 #include "../tests/law/linear_tables.h"
+#include "linear_peak.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +20,8 @@ enum { COUNTS_MAX = 16, TURNS = 9, PROBE_BYTES = 256 << 20, FLUSH_ABOVE = 64 << 
 typedef struct job {
     const lw_cpu_kernels *kernels;
     lw_cpu_linear_args args;
-    const uint64_t *probe;
+    const uint8_t *probe;
+    linear_peak peak;
     uint64_t sums[LW_POOL_THREADS_MAX * 8];
 } job;
 
@@ -36,14 +39,27 @@ static void multiply(void *context, unsigned part, unsigned parts)
 
 static void read_all(void *context, unsigned part, unsigned parts)
 {
+    typedef uint64_t wide __attribute__((vector_size(16)));
+    enum { WIDE = 8, LINES = WIDE * (int)sizeof(wide), AHEAD = 4096 };
     job *j = context;
     size_t begin, end;
-    lw_pool_share(PROBE_BYTES / sizeof *j->probe, 64, part, parts, &begin, &end);
-    uint64_t sum[16] = { 0 };
-    for (size_t i = begin; i < end; i += 16)
-        for (size_t k = 0; k < 16; k++) sum[k] |= j->probe[i + k];
-    for (size_t k = 1; k < 16; k++) sum[0] |= sum[k];
-    j->sums[part * 8] = sum[0];
+    lw_pool_share(PROBE_BYTES, LINES, part, parts, &begin, &end);
+    wide sums[WIDE] = { 0 };
+    for (size_t i = begin; i < end; i += LINES) {
+        for (size_t k = 0; k < LINES; k += 64) __builtin_prefetch(j->probe + i + AHEAD + k);
+        const wide *const from = (const wide *)(j->probe + i);
+        for (int k = 0; k < WIDE; k++) sums[k] |= from[k];
+    }
+    for (int k = 1; k < WIDE; k++) sums[0] |= sums[k];
+    j->sums[part * 8] = sums[0][0] | sums[0][1];
+}
+
+static void multiply_only(void *context, unsigned part, unsigned parts)
+{
+    (void)parts;
+    job *j = context;
+    const float sum = j->peak.run(0.25f);
+    memcpy(&j->sums[part * 8], &sum, sizeof sum);
 }
 
 static int by_value(const void *a, const void *b)
@@ -118,26 +134,34 @@ static const lw_cpu_kernels *find(linear_table *tables, size_t count, const char
     return NULL;
 }
 
-static void report(lw_pool *pool, job *j, const uint32_t *counts, int count, double *probe_gbs)
+static double time_run(lw_pool *pool, lw_pool_fn *fn, job *j)
+{
+    const uint64_t begin = now_ns(pool);
+    lw_pool_run(pool, fn, j);
+    return (double)(now_ns(pool) - begin) * 1e-9;
+}
+
+static void report(lw_pool *pool, job *j, const uint32_t *counts, int count)
 {
     static double seconds[COUNTS_MAX][TURNS];
-    double probe[TURNS];
+    double probe[TURNS], peak[TURNS] = { 0 };
     const double macs = (double)lw_cpu_weight_rows(j->args.weight) * lw_cpu_weight_cols(j->args.weight);
     const double bytes = (double)lw_cpu_weight_bytes(j->args.weight);
     for (int turn = 0; turn < TURNS; turn++) {
-        const uint64_t begin = now_ns(pool);
-        lw_pool_run(pool, read_all, j);
-        probe[turn] = PROBE_BYTES / (double)(now_ns(pool) - begin);
+        probe[turn] = PROBE_BYTES / time_run(pool, read_all, j) * 1e-9;
+        if (j->peak.run != NULL)
+            peak[turn] = j->peak.products * lw_pool_threads(pool) / time_run(pool, multiply_only, j) * 1e-9;
         for (int i = 0; i < count; i++) seconds[i][turn] = time_rows(pool, j, counts[i], macs);
     }
-    *probe_gbs = median(probe, TURNS);
-    printf("probe %.1f GB/s\n%6s %10s %8s %8s %8s %8s\n", *probe_gbs, "rows", "us", "GB/s", "share",
-           "GMAC/s", "x one");
+    const double probe_gbs = median(probe, TURNS), peak_gmacs = median(peak, TURNS);
+    printf("probe %.1f GB/s, peak %.1f GMAC/s\n%6s %10s %8s %8s %8s %8s %8s\n", probe_gbs, peak_gmacs, "rows",
+           "us", "GB/s", "share", "GMAC/s", "share", "x one");
     const double one = median(seconds[0], TURNS);
     for (int i = 0; i < count; i++) {
         const double s = median(seconds[i], TURNS), gbs = bytes / s * 1e-9;
-        printf("%6u %10.1f %8.2f %7.0f%% %8.1f %8.2f\n", counts[i], s * 1e6, gbs, 100 * gbs / *probe_gbs,
-               macs * counts[i] / s * 1e-9, s / one);
+        const double gmacs = macs * counts[i] / s * 1e-9;
+        printf("%6u %10.1f %8.2f %7.0f%% %8.1f %7.0f%% %8.2f\n", counts[i], s * 1e6, gbs,
+               100 * gbs / probe_gbs, gmacs, j->peak.run == NULL ? 0.0 : 100 * gmacs / peak_gmacs, s / one);
     }
 }
 
@@ -162,7 +186,7 @@ int main(int argc, char **argv)
     if (lw_pool_open(numbers[4], j.kernels->thread_setup, &pool, &d) != LW_OK)
         return fprintf(stderr, "%s\n", d.text), 1;
     lw_cpu_weight *const weight = weight_of(j.kernels, numbers[0], numbers[1], numbers[2], numbers[3], pool);
-    uint64_t *const probe = lw_huge_make(PROBE_BYTES);
+    uint8_t *const probe = lw_huge_make(PROBE_BYTES);
     lw_bf16 *const x = malloc((size_t)rows_max * numbers[1] * sizeof *x);
     lw_bf16 *const y = malloc((size_t)rows_max * numbers[0] * sizeof *y);
     void *const prepared = lw_huge_make(lw_cpu_prepared_bytes(j.kernels, numbers[1], rows_max));
@@ -171,11 +195,11 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < (size_t)rows_max * numbers[1]; i++)
         x[i] = lw_bf16_of_float((float)(i % 17) - 8.0f);
     j.probe = probe;
+    j.peak = linear_peak_of(isa);
     j.args = (lw_cpu_linear_args){ .weight = weight, .x = x, .x_stride = numbers[1], .y = y,
         .y_stride = numbers[0],
                                    .prepared = prepared };
-    double probe_gbs;
-    report(pool, &j, counts, count, &probe_gbs);
+    report(pool, &j, counts, count);
     lw_pool_close(pool);
     lw_cpu_weight_free(weight);
     return 0;

@@ -6,7 +6,16 @@
 
 #include "ops/plan.h"
 
+/* The order in which a device runs a plan's ops, where it is not the plan's own: ops of one step run at once.
+ */
+typedef struct lw_layout_order {
+    uint32_t *ops;           /* [count] */
+    uint32_t *steps;         /* [count] the step of each of those, ascending */
+    uint32_t count;
+} lw_layout_order;
+
 typedef struct lw_layout {
+    const lw_layout_order *order; /* set before lw_layout_make; NULL: the plan's own */
     size_t *offsets;         /* [plan->value_count] in bytes; of values that view no other */
     size_t bytes;            /* of all */
     uint32_t widest;         /* columns of the widest value */
@@ -23,7 +32,7 @@ size_t lw_layout_stride(const lw_value *value);
 size_t lw_layout_state_bytes(const lw_state *state);
 uint64_t lw_layout_group_bytes(const lw_plan *plan, uint32_t group);
 
-/* Takes what it makes, and its scratch, from arena. */
+/* Takes what it makes, and its scratch, from arena. Of out, order is read. */
 lw_status lw_layout_make(const lw_plan *plan, uint32_t rows_max, uint32_t wanted_max, lw_arena *arena,
                          lw_layout *out, lw_diag *d) LW_MUST_USE;
 

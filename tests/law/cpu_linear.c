@@ -234,7 +234,7 @@ static uint8_t *run(const call *c)
     return y;
 }
 
-static const uint32_t row_counts[] = { 1, 2, 3, 5, 8, 15, 16, 17, 33, 64, ROWS_ALL };
+static const uint32_t row_counts[] = { 1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 33, 64, ROWS_ALL };
 
 static size_t row_bytes_of(const call *c)
 {

@@ -206,6 +206,41 @@ static void nothing_that_is_left_out_changes_a_bit(void **state)
     xpu_bench_close(x);
 }
 
+/* Heads of which the second ones are made from the first: a launch of both would wait for itself. And values
+ * that a fused step makes long before the plan does, beside others that live in between. */
+static void record_tangled(bench *b, lw_rng *rng)
+{
+    lw_plan *p = &b->plan;
+    double frequency[HALF] = { 1.0 };
+    const uint32_t table = lw_plan_rope_table(p, frequency, HALF);
+    lw_plan_entry_begin(p, "main");
+    const lw_ref x = lw_plan_embed(p, affine(b, rng, VOCAB, WIDTH, 4, 64));
+    const lw_ref h = norm(b, rng, x, WIDTH, LW_NORM_TWICE);
+    const lw_ref first = lw_plan_rope(p, linear(b, rng, h, WIDTH, 4), WIDTH / HEAD_DIM, table);
+    const lw_ref between = lw_plan_mul(p, linear(b, rng, first, WIDTH, 4), first);
+    const lw_ref second = lw_plan_rope(p, between, WIDTH / HEAD_DIM, table);
+    const lw_ref late = lw_plan_mul(p, linear(b, rng, h, WIDTH, 4), second);
+    const lw_ref sum = lw_plan_add(p, lw_plan_mul(p, late, first), between);
+    const lw_ref gate = lw_plan_swiglu(p, linear(b, rng, sum, WIDTH, 4), linear(b, rng, sum, WIDTH, 8));
+    lw_plan_entry_end(p, logits_of(b, rng, lw_plan_add(p, sum, norm(b, rng, gate, WIDTH, LW_NORM_UNIT))));
+}
+
+static void steps_that_wait_for_themselves_come_apart(void **state)
+{
+    (void)state;
+    lw_rng rng = law_rng(308);
+    xpu_bench *x = xpu_bench_open(record_tangled, &rng);
+    logits *with = law_make(1, sizeof *with), *other = law_make(1, sizeof *other);
+    const lw_device_counts fused = both_run(x, "replay", 1, with);
+    x->b->options.fusions_off = true;
+    const lw_device_counts plain = both_run(x, "replay", 1, other);
+    assert_true(is_same(with, other));
+    assert_true(fused.launches < plain.launches);
+    free(with);
+    free(other);
+    xpu_bench_close(x);
+}
+
 /* ---- tokens that the device finds ---- */
 
 enum { CHAINS = LANES, STEPS = 5 };
@@ -474,6 +509,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_that_is_left_out_changes_a_bit),
+        cmocka_unit_test(steps_that_wait_for_themselves_come_apart),
         cmocka_unit_test(chains_need_no_host),
         cmocka_unit_test(the_likeliest_token_comes_without_logits),
         cmocka_unit_test(of_equal_logits_the_lowest_id_wins),

@@ -99,6 +99,21 @@ def test_a_shipped_model_holds(name, kind):
 
 @needs_loader
 @needs_kernels
+@pytest.mark.parametrize("name", DEMOS)
+def test_what_the_implementation_may_choose_changes_nothing(name):
+    """The order of a sub-group's own sums, and how many threads share a launch."""
+    choices = [{"LW_EMULATED_REDUCE": order} for order in "012"] + [{"LW_EMULATED_WORKERS": "1"}]
+    texts = set()
+    for choice in choices:
+        done = lanewise("run", ROOT / "models" / name, "--raw", "-p", "One, two", "--max-tokens", "8", "--ignore-eos",
+                        "--device", "xpu", **choice)
+        assert done.returncode == 0 and done.stdout, done.stderr
+        texts.add(done.stdout)
+    assert len(texts) == 1
+
+
+@needs_loader
+@needs_kernels
 def test_either_of_two_devices_answers_alike():
     texts = {}
     for which in ("xpu:0", "xpu:1", "xpu:04:00.0"):

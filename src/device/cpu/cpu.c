@@ -174,7 +174,7 @@ static lw_status weights_load(lw_exec *exec, const lw_exec_options *options, lw_
 static lw_status activations_make(lw_exec *exec, lw_diag *d)
 {
     const lw_plan *plan = exec->plan;
-    lw_layout layout;
+    lw_layout layout = { .order = NULL };
     const lw_status status =
         lw_layout_make(plan, exec->rows_max, exec->wanted_max, &exec->arena, &layout, d);
     if (status != LW_OK) return status;

@@ -7,9 +7,9 @@
  * Neither the rows of a tile nor the blocks that run side by side enter it. sum_x is made once by prepare.
  *
  * x is prepared in tiles of tile_height() rows: per tile [k][row], then the sums [group][row]. Few rows
- * decode the codes in registers; many rows decode a group of two blocks once, to the same floats, for all
- * their tiles. A NaN leaves as one fixed NaN, since which operand's payload survives an fma is the
- * compiler's choice.
+ * decode the codes in registers, once for every tile; many rows decode a group of a few blocks once, to the
+ * same floats, for all their tiles. A NaN leaves as one fixed NaN, since which operand's payload survives an
+ * fma is the compiler's choice.
  */
 #include "device/cpu/linear_codes.inc.h"
 #include "device/cpu/linear_weight.h"
@@ -21,19 +21,19 @@ enum {
 #if defined(LINEAR_AVX512)
     ROWS_MAX = 12,        /* rows of the tallest tile: two blocks of it leave a few registers free */
 #define EACH_HEIGHT(X, form) EACH_LOW_HEIGHT(X, form) X(form, 8) X(form, 12)
-#elif defined(LINEAR_AVX2)
-    ROWS_MAX = 6,
-#define EACH_HEIGHT(X, form) EACH_LOW_HEIGHT(X, form) X(form, 5) X(form, 6)
 #else
-    ROWS_MAX = 4,
+    ROWS_MAX = 4,         /* three blocks of it fill sixteen registers */
 #define EACH_HEIGHT(X, form) EACH_LOW_HEIGHT(X, form)
 #endif
-    ROWS_DIRECT = 4,      /* up to here codes are decoded in the inner loop, above once for many tiles */
 #define EACH_LOW_HEIGHT(X, form) X(form, 1) X(form, 2) X(form, 3) X(form, 4)
+    ROWS_DIRECT = 8,      /* up to here codes are decoded in the inner loop, above once for many tiles */
     ROWS_KEPT_MAX = 48,   /* rows that share a decoded group: their sums stay in the first-level cache */
-    DECODED_BLOCKS = LW__BLOCKS_UNIT,
+    DECODED_BYTES = 16 << 10, /* of decoded weights, which stay there too */
     BLOCKS_MAX = LW__PANEL_BLOCKS,
-    PANEL_X_BYTES = 192 << 10, /* prepared rows that stay in the second-level cache while columns pass */
+    TILES_TOGETHER = 2,   /* that take turns with the groups of a panel */
+    TURN_BYTES = 16 << 10, /* of the groups of a turn: they stay in the first-level cache */
+    PANEL_X_BYTES = 384 << 10, /* prepared rows that stay in the second-level cache while columns pass */
+    LINE_BYTES = 64,
     AHEAD_BYTES = 4096,   /* how far codes are asked for before they are read */
 };
 
@@ -43,6 +43,7 @@ typedef struct tile {
     const uint8_t *groups;     /* group 0 of the first block */
     size_t group_step;         /* bytes to the next group of the same block */
     uint32_t block_count;      /* a multiple of LW__BLOCKS_UNIT */
+    uint32_t row, rows;
     const float *x;            /* [k][rows] */
     const float *sums;         /* [group][rows] */
     float *acc;                /* [block_count][rows][LANES] */
@@ -52,16 +53,23 @@ typedef struct tile {
 } tile;
 
 /* Blocks that run side by side: enough chains to hide the latency of an fma, and room for them in registers.
- * */
+ * Not one more than a multiple of LW__BLOCKS_UNIT may be left of a panel. */
 LINEAR_INLINE int blocks_wide(int rows)
 {
 #if defined(LINEAR_AVX512)
     return rows <= 2 ? 8 : rows <= 6 ? 4 : 2;
 #elif defined(LINEAR_AVX2)
-    return rows == 1 ? 8 : rows == 2 ? 4 : 2;
+    return rows == 1 ? 8 : rows == 2 ? 4 : 3;
 #else
     return rows == 1 ? 4 : 2;
 #endif
+}
+
+/* Of `left` blocks, those that run next: wide, or a pair where wide would leave a single one. */
+LINEAR_INLINE bool is_wide(uint32_t left, int rows)
+{
+    const uint32_t wide = (uint32_t)blocks_wide(rows);
+    return wide == LW__BLOCKS_UNIT || left == wide || left > wide + 1;
 }
 
 /* Where a tile stands: one group of its first blocks. */
@@ -72,6 +80,7 @@ typedef struct spot {
     const float *x;
     const float *sums;
     float *acc;
+    const uint8_t *ahead;      /* what to ask for; NULL: nothing */
 } spot;
 
 LINEAR_INLINE vf load_scales(lw_dtype type, const uint8_t *at)
@@ -83,22 +92,62 @@ LINEAR_INLINE vf load_scales(lw_dtype type, const uint8_t *at)
 }
 
 /* Adds the dots of one group of one block to its accumulators. */
-LINEAR_INLINE void enter(const lw_cpu_weight *w, int rows, const vf *dot, const spot *s)
+LINEAR_INLINE void enter_block(lw_dtype type, bool has_bias, const lw_cpu_weight *w, int rows, const vf *dot,
+                               const spot *s)
 {
-    if (!w->has_scale) {
-        for (int r = 0; r < rows; r++)
-            vf_store(s->acc + r * LANES, vf_add(vf_load(s->acc + r * LANES), dot[r]));
-        return;
-    }
-    const vf scale = load_scales(w->scale_type, s->group);
-    const bool biased = w->has_bias || w->bias_per_scale != 0.0f;
-    vf bias = vf_mul(vf_set(w->bias_per_scale), scale);
-    if (w->has_bias) bias = load_scales(w->scale_type, s->group + w->bias_at);
+    const vf scale = load_scales(type, s->group);
+    const bool biased = has_bias || w->bias_per_scale != 0.0f;
+    const vf bias =
+        has_bias ? load_scales(type, s->group + w->bias_at) : vf_mul(vf_set(w->bias_per_scale), scale);
+    LINEAR_UNROLL
     for (int r = 0; r < rows; r++) {
         vf acc = vf_load(s->acc + r * LANES);
         if (biased) acc = vf_fma(bias, vf_set(s->sums[r]), acc);
         vf_store(s->acc + r * LANES, vf_fma(scale, dot[r], acc));
     }
+}
+
+LINEAR_INLINE void enter_plain(int rows, const vf *dot, const spot *s)
+{
+    LINEAR_UNROLL
+    for (int r = 0; r < rows; r++) vf_store(s->acc + r * LANES, vf_add(vf_load(s->acc + r * LANES), dot[r]));
+}
+
+/* The same for some blocks, dot after dot. A function of its own: inlined in every loop over codes it would
+ * be most of the code. */
+LINEAR_INLINE void enter_blocks(const lw_cpu_weight *w, int rows, uint32_t blocks, const vf *dot, spot s)
+{
+    const bool is_usual = w->has_bias && w->scale_type == LW_DTYPE_BF16;
+    const size_t next = w->group_bytes;
+#define ENTER_EACH(enter) \
+    for (uint32_t b = 0; b < blocks; b++, dot += rows, s.group += next, s.acc += rows * LANES) enter
+    if (!w->has_scale) ENTER_EACH(enter_plain(rows, dot, &s));
+    else if (is_usual) ENTER_EACH(enter_block(LW_DTYPE_BF16, true, w, rows, dot, &s));
+    else ENTER_EACH(enter_block(w->scale_type, w->has_bias, w, rows, dot, &s));
+#undef ENTER_EACH
+}
+
+typedef void enter_fn(const lw_cpu_weight *w, uint32_t blocks, const vf *dot, const spot *s);
+#define ENTER_MAKE(form, rows) \
+    static __attribute__((noinline)) void enter_##rows(const lw_cpu_weight *w, uint32_t blocks, \
+                                                       const vf *dot, const spot *s) \
+    { \
+        enter_blocks(w, rows, blocks, dot, *s); \
+    }
+#define ENTER_ENTRY(form, rows) [rows] = enter_##rows,
+EACH_HEIGHT(ENTER_MAKE, )
+static enter_fn *const enters[ROWS_MAX + 1] = { EACH_HEIGHT(ENTER_ENTRY, ) };
+
+/* Stores what the inner loop held in registers, and enters it. */
+LINEAR_INLINE void enter(const lw_cpu_weight *w, int blocks, int rows, vf dot[BLOCKS_MAX][ROWS_MAX],
+                         const spot *s)
+{
+    vf dots[BLOCKS_MAX * ROWS_MAX];
+    LINEAR_UNROLL
+    for (int b = 0; b < blocks; b++)
+        LINEAR_UNROLL
+        for (int r = 0; r < rows; r++) dots[b * rows + r] = dot[b][r];
+    enters[rows](w, (uint32_t)blocks, dots, s);
 }
 
 /* A step of one group: what its inner loop reads. */
@@ -107,12 +156,15 @@ typedef struct step {
     size_t block_bytes;        /* to the words of the next block */
     const float *x;
     vt table;
+    code_masks masks;
     vi high[BLOCKS_MAX];
 } step;
 
+/* Asks for the lines of [at, at + bytes); outside of a weight that is in vain, and harmless. */
 LINEAR_INLINE void ask_for(const uint8_t *at, size_t bytes)
 {
-    for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch(at + i);
+    LINEAR_UNROLL
+    for (size_t i = 0; i < bytes; i += LINE_BYTES) __builtin_prefetch(at + i);
 }
 
 /* Code j of a step in every block against the x of every row; the rows are held in registers. */
@@ -124,9 +176,10 @@ LINEAR_INLINE void few_rows(int form, int blocks, int rows, const step *at, int 
     for (int r = 0; r < rows; r++) held[r] = vf_set(at->x[j * rows + r]);
     LINEAR_UNROLL
     for (int b = 0; b < blocks; b++) {
-        const vf code = weight_at(form, at->table, at->words + (size_t)b * at->block_bytes, at->high[b], j);
+        const vf code =
+            weight_at(form, at->table, &at->masks, at->words + (size_t)b * at->block_bytes, at->high[b], j);
         LINEAR_UNROLL
-        for (int r = 0; r < rows; r++) dot[b][r] = vf_fma(held[r], code, dot[b][r]);
+        for (int r = 0; r < rows; r++) vf_fma_to(&dot[b][r], held[r], code);
     }
 }
 
@@ -137,12 +190,13 @@ LINEAR_INLINE void many_rows(int form, int blocks, int rows, const step *at, int
     vf held[BLOCKS_MAX];
     LINEAR_UNROLL
     for (int b = 0; b < blocks; b++)
-        held[b] = weight_at(form, at->table, at->words + (size_t)b * at->block_bytes, at->high[b], j);
+        held[b] =
+            weight_at(form, at->table, &at->masks, at->words + (size_t)b * at->block_bytes, at->high[b], j);
     LINEAR_UNROLL
     for (int r = 0; r < rows; r++) {
         const vf one = vf_set(at->x[j * rows + r]);
         LINEAR_UNROLL
-        for (int b = 0; b < blocks; b++) dot[b][r] = vf_fma(one, held[b], dot[b][r]);
+        for (int b = 0; b < blocks; b++) vf_fma_to(&dot[b][r], one, held[b]);
     }
 }
 
@@ -155,12 +209,20 @@ LINEAR_INLINE void step_run(int form, int blocks, int rows, const step *at, vf d
     }
 }
 
+/* Bytes of the low plane that one step of some blocks reads: the pace of what is asked for. */
+LINEAR_INLINE size_t step_bytes_of(int form, int blocks)
+{
+    return (size_t)(blocks * step_vectors_of(form) * VECTOR_BYTES);
+}
+
 /* One group: rows times blocks dots side by side, all constant so that the dots stay in registers. */
 LINEAR_INLINE void group_run(int form, int blocks, int rows, const tile *t, spot s)
 {
     const lw_cpu_weight *const w = t->weight;
     const uint32_t steps = w->group / (uint32_t)step_of(form);
-    step at = { .words = s.words, .block_bytes = s.words_step, .x = s.x, .table = vt_load(w->table) };
+    const uint8_t *const ahead_end = s.ahead == NULL ? NULL : s.ahead + (uint32_t)blocks * w->group_bytes;
+    step at = { .words = s.words, .block_bytes = s.words_step, .x = s.x, .table = vt_load(w->table),
+                .masks = code_masks_of(form) };
     vf dot[BLOCKS_MAX][ROWS_MAX];
     LINEAR_UNROLL
     for (int b = 0; b < blocks; b++)
@@ -172,16 +234,16 @@ LINEAR_INLINE void group_run(int form, int blocks, int rows, const tile *t, spot
             LINEAR_UNROLL
             for (int b = 0; b < blocks; b++)
                 at.high[b] = high_at(form, s.group + (size_t)b * w->group_bytes + w->high_at, i);
+        if (s.ahead != NULL) {
+            ask_for(s.ahead, step_bytes_of(form, blocks));
+            s.ahead += step_bytes_of(form, blocks);
+        }
         step_run(form, blocks, rows, &at, dot);
         at.words += step_vectors_of(form) * VECTOR_BYTES;
         at.x += step_of(form) * rows;
     }
-    LINEAR_UNROLL
-    for (int b = 0; b < blocks; b++) {
-        enter(w, rows, dot[b], &s);
-        s.group += w->group_bytes;
-        s.acc += rows * LANES;
-    }
+    for (; s.ahead < ahead_end; s.ahead += LINE_BYTES) ask_for(s.ahead, LINE_BYTES);
+    enter(w, blocks, rows, dot, &s);
 }
 
 #if defined(LINEAR_PAIRS)
@@ -192,14 +254,14 @@ LINEAR_INLINE void group_run(int form, int blocks, int rows, const tile *t, spot
 #define GROUP_RUN(form, ...) group_run(form, __VA_ARGS__)
 #endif
 
-/* A whole tile: groups ascending, and each group through all blocks before the next, so that codes stream in
- * order. */
-LINEAR_INLINE void tile_run(int form, int rows, const tile *t)
+/* Groups [begin, end) of a tile, ascending, and each group through all blocks before the next, so that codes
+ * stream in order. */
+LINEAR_INLINE void tile_run(int form, int rows, const tile *t, uint32_t begin, uint32_t end)
 {
     const lw_cpu_weight *const w = t->weight;
     const size_t x_step = lw__prepared_x_words(w) / w->group_count * (size_t)rows;
     const uint32_t wide = (uint32_t)blocks_wide(rows);
-    for (uint32_t g = 0; g < w->group_count; g++) {
+    for (uint32_t g = begin; g < end; g++) {
         spot s = {
             .group = t->groups + g * t->group_step,
             .words = t->groups + g * t->group_step + w->words_at,
@@ -207,46 +269,62 @@ LINEAR_INLINE void tile_run(int form, int rows, const tile *t)
             .x = t->x + g * x_step,
             .sums = t->sums + (size_t)g * (size_t)rows,
             .acc = t->acc,
+            .ahead = t->groups + g * t->group_step + AHEAD_BYTES,
         };
-        ask_for(s.group + AHEAD_BYTES, t->block_count * w->group_bytes);
-        uint32_t left = t->block_count;
-        for (; left >= wide; left -= wide) {
-            GROUP_RUN(form, blocks_wide(rows), rows, t, s);
-            s.group += wide * w->group_bytes;
-            s.words += wide * w->group_bytes;
-            s.acc += wide * (uint32_t)rows * LANES;
-        }
-        for (; left > 0; left -= LW__BLOCKS_UNIT) {
-            GROUP_RUN(form, LW__BLOCKS_UNIT, rows, t, s);
-            s.group += LW__BLOCKS_UNIT * w->group_bytes;
-            s.words += LW__BLOCKS_UNIT * w->group_bytes;
-            s.acc += LW__BLOCKS_UNIT * rows * LANES;
+        for (uint32_t left = t->block_count, run; left > 0; left -= run) {
+            run = is_wide(left, rows) ? wide : LW__BLOCKS_UNIT;
+            if (is_wide(left, rows)) GROUP_RUN(form, blocks_wide(rows), rows, t, s);
+            else GROUP_RUN(form, LW__BLOCKS_UNIT, rows, t, s);
+            s.group += run * w->group_bytes;
+            s.ahead += run * w->group_bytes;
+            s.words += run * w->group_bytes;
+            s.acc += run * (uint32_t)rows * LANES;
         }
     }
 }
 
-typedef void tile_fn(const tile *t);
+typedef void tile_fn(const tile *t, uint32_t begin, uint32_t end);
 #define TILE_MAKE(form, rows) \
-    static void tile_##form##_##rows(const tile *t) { tile_run(LW__FORM_##form, rows, t); }
+    static void tile_##form##_##rows(const tile *t, uint32_t begin, uint32_t end) \
+    { \
+        tile_run(LW__FORM_##form, rows, t, begin, end); \
+    }
 #define TILE_ENTRY(form, rows) [rows] = tile_##form##_##rows,
 #define EACH_CODE(X) X(INT2) X(INT3) X(INT4) X(INT5) X(INT6) X(INT8) X(TABLE4) X(E4M3)
 #define EACH_FORM(X) EACH_CODE(X) X(BF16) X(FP16) X(FP32)
 #if defined(LINEAR_PAIRS)
-#define FORM_TILES(form) EACH_HEIGHT(TILE_MAKE, form)
-#define FORM_ROW(form) [LW__FORM_##form] = { EACH_HEIGHT(TILE_ENTRY, form) },
+#define EACH_DIRECT_HEIGHT EACH_HEIGHT
+#elif defined(LINEAR_AVX512)
+#define EACH_DIRECT_HEIGHT(X, form) EACH_LOW_HEIGHT(X, form) X(form, 8)
 #else
-#define FORM_TILES(form) EACH_LOW_HEIGHT(TILE_MAKE, form)
-#define FORM_ROW(form) [LW__FORM_##form] = { EACH_LOW_HEIGHT(TILE_ENTRY, form) },
+#define EACH_DIRECT_HEIGHT EACH_LOW_HEIGHT
 #endif
+#define FORM_TILES(form) EACH_DIRECT_HEIGHT(TILE_MAKE, form)
+#define FORM_ROW(form) [LW__FORM_##form] = { EACH_DIRECT_HEIGHT(TILE_ENTRY, form) },
 EACH_FORM(FORM_TILES)
 static tile_fn *const tiles[LW__FORM_COUNT][ROWS_MAX + 1] = { EACH_FORM(FORM_ROW) };
 
-/* A row tile times DECODED_BLOCKS blocks of one decoded group. */
+/* A row tile times the blocks of one decoded group; the scales are where the group is stored. */
+LINEAR_INLINE void decoded_run(int rows, const tile *t, spot s)
+{
+    const lw_cpu_weight *const w = t->weight;
+    for (uint32_t left = t->block_count, run; left > 0; left -= run) {
+        run = is_wide(left, rows) ? (uint32_t)blocks_wide(rows) : LW__BLOCKS_UNIT;
+        if (is_wide(left, rows)) group_run(LW__FORM_FP32, blocks_wide(rows), rows, t, s);
+        else group_run(LW__FORM_FP32, LW__BLOCKS_UNIT, rows, t, s);
+        s.group += run * w->group_bytes;
+        s.words += run * s.words_step;
+        s.acc += run * (uint32_t)rows * LANES;
+    }
+}
+
 typedef void decoded_fn(const tile *t, const spot *s);
 #define DECODED_MAKE(form, rows) \
     static void decoded_##rows(const tile *t, const spot *s) \
     { \
-        group_run(LW__FORM_##form, DECODED_BLOCKS, rows, t, *s); \
+        spot at = *s; \
+        at.ahead = NULL; \
+        decoded_run(rows, t, at); \
     }
 #define DECODED_ENTRY(form, rows) [rows] = decoded_##rows,
 EACH_HEIGHT(DECODED_MAKE, FP32)
@@ -258,12 +336,13 @@ LINEAR_INLINE void group_decode(int form, const lw_cpu_weight *w, const uint8_t 
 {
     const uint8_t *words = group + w->words_at;
     const vt table = vt_load(w->table);
+    const code_masks masks = code_masks_of(form);
     for (uint32_t i = 0; i < w->group / (uint32_t)step_of(form); i++) {
         vi high = { 0 };
         if (high_bits_of(form) > 0) high = high_at(form, group + w->high_at, i);
         LINEAR_UNROLL
         for (int j = 0; j < step_of(form); j++)
-            vf_store(values + j * LANES, weight_at(form, table, words, high, j));
+            vf_store(values + j * LANES, weight_at(form, table, &masks, words, high, j));
         words += step_vectors_of(form) * VECTOR_BYTES;
         values += step_of(form) * LANES;
     }
@@ -279,11 +358,23 @@ typedef void decode_fn(const lw_cpu_weight *w, const uint8_t *group, float *valu
 EACH_FORM(DECODE_MAKE)
 static decode_fn *const decoders[LW__FORM_COUNT] = { EACH_FORM(DECODE_ENTRY) };
 
-/* Rows of the next tile when `left` rows are left: the tallest that there is code for. */
-static uint32_t tile_height(uint32_t left)
+/* ---- tiles of a call ---- */
+
+/* Few rows are run on codes as they are stored, and so are all by the dot, which reads them as they are. */
+static bool is_direct(const lw_cpu_linear_args *args)
 {
-    uint32_t rows = left < ROWS_MAX ? left : ROWS_MAX;
-    while (decoded_tiles[rows] == NULL) rows--;
+    return args->weight->read == LW__READ_PAIRS || args->rows <= ROWS_DIRECT;
+}
+
+/* Rows of the tile that begins at `row`: the tallest that there is code for, but halves of what would leave
+ * a short one behind, whose few chains would wait for each other. */
+static uint32_t tile_height(const lw_cpu_linear_args *args, uint32_t row)
+{
+    const uint32_t left = args->rows - row;
+    if (left >= 2 * ROWS_MAX) return ROWS_MAX;
+    if (left <= ROWS_MAX && decoded_tiles[left] != NULL) return left;
+    uint32_t rows = (left + 1) / 2;
+    while (decoded_tiles[rows] == NULL) rows++;
     return rows;
 }
 
@@ -296,137 +387,23 @@ static float *tile_x(const lw_cpu_linear_args *args, uint32_t row)
 /* Where row r of a call lies in x or y. */
 static uint32_t vector_of(const uint32_t *rows, uint32_t r) { return rows == NULL ? r : rows[r]; }
 
-#include "device/cpu/linear_prepare.inc.h"
-
-/* ---- run ---- */
-
-static uint32_t one_nan(uint32_t bits) { return (bits & 0x7FFFFFFFu) > 0x7F800000u ? 0x7FC00000u : bits; }
-
-/* Stores count columns of one row of one block. */
-static void store_row(const lw_cpu_linear_args *args, size_t row, uint32_t col, const float *acc,
-                      uint32_t count)
-{
-    const float factor = args->weight->globals[args->member].factor;
-    uint32_t bits[LANES];
-    for (int i = 0; i < LANES; i++) bits[i] = one_nan(lw_bits_of_float(acc[i] * factor));
-    if (args->y_f32) {
-        memcpy((float *)args->y + row * args->y_stride + col, bits, count * sizeof *bits);
-        return;
-    }
-    lw_bf16 values[LANES];
-    for (int i = 0; i < LANES; i++) {
-        const uint32_t near = bits[i] + 0x7FFFu + (bits[i] >> 16 & 1u);
-        values[i] = (lw_bf16)((bits[i] == 0x7FC00000u ? bits[i] : near) >> 16);
-    }
-    memcpy((lw_bf16 *)args->y + row * args->y_stride + col, values, count * sizeof *values);
-}
-
-static void store_tile(const lw_cpu_linear_args *args, const tile *t, uint32_t first_row,
-                       uint32_t first_block)
-{
-    const uint32_t rows = tile_height(args->rows - first_row), columns = args->weight->rows;
-    for (uint32_t b = 0; b < t->block_count; b++) {
-        const uint32_t col = (first_block + b) * LANES;
-        if (col >= columns) return;
-        const uint32_t count = columns - col < LANES ? columns - col : LANES;
-        for (uint32_t r = 0; r < rows; r++)
-            store_row(args, vector_of(args->y_rows, first_row + r), col, t->acc + (b * rows + r) * LANES,
-                      count);
-    }
-}
-
-/* Rows [begin, end), whole tiles, of blocks [first, last) of one panel. */
-static void run_panel(const lw_cpu_linear_args *args, uint32_t begin, uint32_t end, uint32_t first,
-                      uint32_t last)
+/* The tile that begins at `row`, of blocks [first, last) of one panel. */
+static tile tile_of(const lw_cpu_linear_args *args, uint32_t row, uint32_t first, uint32_t last)
 {
     const lw_cpu_weight *const w = args->weight;
-    float acc[BLOCKS_MAX * ROWS_MAX * LANES] __attribute__((aligned(64)));
-    tile t = {
+    const uint32_t rows = tile_height(args, row);
+    float *const x = tile_x(args, row);
+    return (tile){
         .weight = w,
         .groups = lw__group_at(w, args->member, first, 0),
         .group_step = lw__panel_blocks(w, first - first % LW__PANEL_BLOCKS) * w->group_bytes,
         .block_count = last - first,
-        .acc = acc,
+        .row = row,
+        .rows = rows,
+        .x = x,
+        .sums = x + lw__prepared_x_words(w) * rows,
     };
-#if defined(LINEAR_PAIRS)
-    if (w->read == LW__READ_PAIRS && w->form != LW__FORM_BF16) {
-        t.table_low = w->form == LW__FORM_TABLE4 ? pair_values(w->table) : pair_table(w->low.bits, 0);
-        t.table_high = pair_table(w->high.bits, w->low.bits);
-    }
-#endif
-    for (uint32_t row = begin, rows; row < end; row += rows) {
-        rows = tile_height(args->rows - row);
-        t.x = tile_x(args, row);
-        t.sums = t.x + lw__prepared_x_words(w) * rows;
-        memset(acc, 0, (size_t)t.block_count * rows * LANES * sizeof *acc);
-        tiles[w->form][rows](&t);
-        store_tile(args, &t, row, first);
-    }
 }
 
-/* As run_panel, a pair of blocks after the other, each group decoded once for all rows. */
-static void run_decoded(const lw_cpu_linear_args *args, uint32_t begin, uint32_t end, uint32_t first,
-                        uint32_t last)
-{
-    const lw_cpu_weight *const w = args->weight;
-    float acc[ROWS_KEPT_MAX * DECODED_BLOCKS * LANES] __attribute__((aligned(64)));
-    float values[DECODED_BLOCKS * LW__GROUP_MAX * LANES] __attribute__((aligned(64)));
-    const size_t x_words = lw__prepared_x_words(w), block_words = (size_t)w->group * LANES;
-    const size_t group_step = lw__panel_blocks(w, first - first % LW__PANEL_BLOCKS) * w->group_bytes;
-    tile t = { .weight = w, .block_count = DECODED_BLOCKS };
-    for (uint32_t block = first; block < last; block += DECODED_BLOCKS) {
-        const uint8_t *const groups = lw__group_at(w, args->member, block, 0);
-        memset(acc, 0, (size_t)(end - begin) * DECODED_BLOCKS * LANES * sizeof *acc);
-        for (uint32_t g = 0; g < w->group_count; g++) {
-            const uint8_t *const group = groups + g * group_step;
-            ask_for(group + 2 * group_step, DECODED_BLOCKS * w->group_bytes);
-            for (uint32_t b = 0; b < DECODED_BLOCKS; b++)
-                decoders[w->form](w, group + b * w->group_bytes, values + b * block_words);
-            for (uint32_t row = begin, rows; row < end; row += rows) {
-                rows = tile_height(args->rows - row);
-                const float *const x = tile_x(args, row);
-                const spot s = {
-                    .group = group,
-                    .words = (const uint8_t *)values,
-                    .words_step = block_words * sizeof *values,
-                    .x = x + (size_t)g * w->group * rows,
-                    .sums = x + (x_words + g) * rows,
-                    .acc = acc + (row - begin) * DECODED_BLOCKS * LANES,
-                };
-                decoded_tiles[rows](&t, &s);
-            }
-        }
-        for (uint32_t row = begin; row < end; row += tile_height(args->rows - row)) {
-            t.acc = acc + (row - begin) * DECODED_BLOCKS * LANES;
-            store_tile(args, &t, row, block);
-        }
-    }
-}
-
-void LW_LINEAR(blocks)(const lw_cpu_linear_args *args, uint32_t begin, uint32_t end)
-{
-    const lw_cpu_weight *const w = args->weight;
-    LW_ASSERT(w->block_cols == LANES);
-    LW_ASSERT(args->member < w->stack_count);
-    LW_ASSERT(end <= w->block_count);
-    const size_t row_bytes = lw__prepared_x_words(w) * sizeof(float);
-    const uint32_t tiles_kept = (uint32_t)size_max(1, PANEL_X_BYTES / (row_bytes * ROWS_MAX));
-    const uint32_t rows_kept = tiles_kept * ROWS_MAX < ROWS_KEPT_MAX ? tiles_kept * ROWS_MAX : ROWS_KEPT_MAX;
-    const bool decoded = w->read == LW__READ_FLOAT && args->rows > ROWS_DIRECT;
-    for (uint32_t row = 0; row < args->rows; row += rows_kept) {
-        const uint32_t row_end = args->rows - row < rows_kept ? args->rows : row + rows_kept;
-        for (uint32_t block = begin, next; block < end; block = next) {
-            next = block - block % LW__PANEL_BLOCKS + LW__PANEL_BLOCKS;
-            if (next > end) next = end;
-            if (decoded) run_decoded(args, row, row_end, block, next);
-            else run_panel(args, row, row_end, block, next);
-        }
-    }
-}
-
-void LW_LINEAR(run)(const lw_cpu_linear_args *args, unsigned part, unsigned parts)
-{
-    size_t begin, end;
-    lw_pool_share(args->weight->block_count, LW__BLOCKS_UNIT, part, parts, &begin, &end);
-    LW_LINEAR(blocks)(args, (uint32_t)begin, (uint32_t)end);
-}
+#include "device/cpu/linear_prepare.inc.h"
+#include "device/cpu/linear_run.inc.h"

@@ -133,12 +133,7 @@ LINEAR_INLINE void pairs_run(int form, int blocks, int rows, const tile *t, spot
         at.words += pair_step_vectors(form) * VECTOR_BYTES;
         at.x += pair_step(form) * rows;
     }
-    LINEAR_UNROLL
-    for (int b = 0; b < blocks; b++) {
-        enter(w, rows, dot[b], &s);
-        s.group += w->group_bytes;
-        s.acc += rows * LANES;
-    }
+    enter(w, blocks, rows, dot, &s);
 }
 
 /* The x of one group of one row: pairs, the even k in the lower half. The values were bf16 and narrow

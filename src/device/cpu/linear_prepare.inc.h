@@ -58,7 +58,7 @@ void LW_LINEAR(prepare)(const lw_cpu_linear_args *args, unsigned part, unsigned 
     size_t begin, end;
     lw_pool_share(w->group_count, 1, part, parts, &begin, &end);
     for (uint32_t first = 0, rows; first < args->rows; first += rows) {
-        rows = tile_height(args->rows - first);
+        rows = tile_height(args, first);
         float *const x = tile_x(args, first);
         float *const sums = x + x_words * rows;
         for (size_t at = begin * rows; at < end * rows; at++) {

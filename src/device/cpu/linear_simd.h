@@ -3,7 +3,8 @@
  * vf_fma is one rounding where the set has it and multiply-then-add elsewhere: bits differ between
  * instruction sets, never between two uses in one. vi_srl takes any count, vi_srli and vi_slli a constant.
  * vf_load_e4m3 reads 8-bit floats as their value / 256: an fp16 of the same bits, which no mode flushes.
- * vf_lookup takes the low four bits of a lane as an index.
+ * vf_lookup takes the low four bits of a lane as an index. vi_held is a constant that stays in a register:
+ * compilers would load it again at each use, though that leaves no memory operand for the codes.
  */
 #ifndef LW_DEVICE_CPU_LINEAR_SIMD_H
 #define LW_DEVICE_CPU_LINEAR_SIMD_H
@@ -30,10 +31,18 @@ LINEAR_INLINE void vf_store(float *p, vf x) { _mm512_storeu_ps(p, x); }
 LINEAR_INLINE vf vf_mul(vf a, vf b) { return _mm512_mul_ps(a, b); }
 LINEAR_INLINE vf vf_add(vf a, vf b) { return _mm512_add_ps(a, b); }
 LINEAR_INLINE vf vf_fma(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }
+LINEAR_INLINE void vf_fma_to(vf *sum, vf a, vf b) { *sum = vf_fma(a, b, *sum); }
 LINEAR_INLINE vf vf_of_int(vi x) { return _mm512_cvtepi32_ps(x); }
 LINEAR_INLINE vf vf_of_bits(vi x) { return _mm512_castsi512_ps(x); }
 LINEAR_INLINE vi vi_load(const void *p) { return _mm512_loadu_si512(p); }
 LINEAR_INLINE vi vi_and(vi x, uint32_t mask) { return _mm512_and_si512(x, _mm512_set1_epi32((int)mask)); }
+LINEAR_INLINE vi vi_held(uint32_t x)
+{
+    vi held = _mm512_set1_epi32((int)x);
+    __asm__("" : "+v"(held));
+    return held;
+}
+LINEAR_INLINE vi vi_both(vi a, vi b) { return _mm512_and_si512(a, b); }
 LINEAR_INLINE vi vi_or(vi a, vi b) { return _mm512_or_si512(a, b); }
 LINEAR_INLINE vi vi_srl(vi x, unsigned count) { return _mm512_srl_epi32(x, _mm_cvtsi32_si128((int)count)); }
 LINEAR_INLINE vi vi_srli(vi x, unsigned count) { return _mm512_srli_epi32(x, count); }
@@ -61,10 +70,18 @@ LINEAR_INLINE void vf_store(float *p, vf x) { _mm256_storeu_ps(p, x); }
 LINEAR_INLINE vf vf_mul(vf a, vf b) { return _mm256_mul_ps(a, b); }
 LINEAR_INLINE vf vf_add(vf a, vf b) { return _mm256_add_ps(a, b); }
 LINEAR_INLINE vf vf_fma(vf a, vf b, vf c) { return _mm256_fmadd_ps(a, b, c); }
+LINEAR_INLINE void vf_fma_to(vf *sum, vf a, vf b) { *sum = vf_fma(a, b, *sum); }
 LINEAR_INLINE vf vf_of_int(vi x) { return _mm256_cvtepi32_ps(x); }
 LINEAR_INLINE vf vf_of_bits(vi x) { return _mm256_castsi256_ps(x); }
 LINEAR_INLINE vi vi_load(const void *p) { return _mm256_loadu_si256(p); }
 LINEAR_INLINE vi vi_and(vi x, uint32_t mask) { return _mm256_and_si256(x, _mm256_set1_epi32((int)mask)); }
+LINEAR_INLINE vi vi_held(uint32_t x)
+{
+    vi held = _mm256_set1_epi32((int)x);
+    __asm__("" : "+x"(held));
+    return held;
+}
+LINEAR_INLINE vi vi_both(vi a, vi b) { return _mm256_and_si256(a, b); }
 LINEAR_INLINE vi vi_or(vi a, vi b) { return _mm256_or_si256(a, b); }
 LINEAR_INLINE vi vi_srl(vi x, unsigned count) { return _mm256_srl_epi32(x, _mm_cvtsi32_si128((int)count)); }
 LINEAR_INLINE vi vi_srli(vi x, unsigned count) { return _mm256_srli_epi32(x, (int)count); }
@@ -116,6 +133,7 @@ LINEAR_INLINE void vf_store(float *p, vf x)
 LINEAR_INLINE vf vf_mul(vf a, vf b) { return (vf){ a.lo * b.lo, a.hi * b.hi }; }
 LINEAR_INLINE vf vf_add(vf a, vf b) { return (vf){ a.lo + b.lo, a.hi + b.hi }; }
 LINEAR_INLINE vf vf_fma(vf a, vf b, vf c) { return (vf){ a.lo * b.lo + c.lo, a.hi * b.hi + c.hi }; }
+LINEAR_INLINE void vf_fma_to(vf *sum, vf a, vf b) { *sum = vf_fma(a, b, *sum); }
 LINEAR_INLINE vf vf_of_int(vi x)
 {
     return (vf){ __builtin_convertvector((v4i)x.lo, v4f), __builtin_convertvector((v4i)x.hi, v4f) };
@@ -129,6 +147,8 @@ LINEAR_INLINE vi vi_load(const void *p)
     return x;
 }
 LINEAR_INLINE vi vi_and(vi x, uint32_t mask) { return (vi){ x.lo & v4u_set(mask), x.hi & v4u_set(mask) }; }
+LINEAR_INLINE vi vi_held(uint32_t x) { return (vi){ v4u_set(x), v4u_set(x) }; }
+LINEAR_INLINE vi vi_both(vi a, vi b) { return (vi){ a.lo & b.lo, a.hi & b.hi }; }
 LINEAR_INLINE vi vi_or(vi a, vi b) { return (vi){ a.lo | b.lo, a.hi | b.hi }; }
 LINEAR_INLINE vi vi_srl(vi x, unsigned count) { return (vi){ x.lo >> count, x.hi >> count }; }
 LINEAR_INLINE vi vi_srli(vi x, unsigned count) { return vi_srl(x, count); }

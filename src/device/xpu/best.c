@@ -2,6 +2,7 @@
  * and a chain of drafts goes on without it.
  */
 #include "device/xpu/exec.h"
+#include "device/xpu/kargs_fused.h"
 
 #include "base/size.h"
 

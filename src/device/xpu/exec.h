@@ -6,6 +6,7 @@
 #include "device/layout.h"
 #include "device/rows.h"
 #include "device/xpu/kargs_experts.h"
+#include "device/xpu/fuse.h"
 #include "device/xpu/queue.h"
 
 /* A weight as its ops want it: a matrix in blocks, or one vector of fp32 (norms, convolutions). */
@@ -53,6 +54,8 @@ struct lw_exec {
     uint32_t rows_max, wanted_max;
     lw_trace trace;
     lw_xpu_weight *weights;              /* [plan->weight_count] */
+    lw_xpu_schedule schedule;
+    lw_xpu_memory parts;                 /* lw_xpu_linear_args (parts_count, LW_XPU_LINEARS_MAX) */
     lw_layout layout;
     lw_xpu_memory activations;
     lw_xpu_memory *pages;                /* [plan->state_count] */
@@ -119,7 +122,10 @@ lw_status lw__xpu_tape_run(lw_exec *exec, bool is_usual, lw_diag *d) LW_MUST_USE
 /* Once nothing that was appended runs any more. */
 void lw__xpu_records_free(lw_exec *exec);
 
-/* Puts the ops [begin, end) of the plan over the batch in flight on the tape. */
-lw_status lw__xpu_run_ops(lw_exec *exec, uint32_t begin, uint32_t end, lw_diag *d) LW_MUST_USE;
+/* Uploads what fused steps read besides their own arguments, once weights and values have their places. */
+lw_status lw__xpu_fused_make(lw_exec *exec, lw_diag *d) LW_MUST_USE;
+
+/* Puts an entry's steps over the batch in flight on the tape. */
+lw_status lw__xpu_run_entry(lw_exec *exec, uint32_t entry, lw_diag *d) LW_MUST_USE;
 
 #endif

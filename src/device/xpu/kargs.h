@@ -21,7 +21,6 @@ enum {
     LW_XPU_HEAD_DIM_MAX = 256,
     LW_XPU_ROWS = 8,            /* rows that one pass over a weight serves */
     LW_XPU_SLICES_MAX = 16,     /* slices of K, each a sub-group of the work-group */
-    LW_XPU_BEST_IDS = 4096,     /* ids among which one work-group finds the likeliest */
     LW_XPU_SLICE_COLS = 512,    /* columns of a slice, where that makes few enough of them */
     LW_XPU_EXPERTS_MAX = 1024,  /* of one router */
     LW_XPU_TOP_MAX = 64,        /* experts of a row, and groups of a router */
@@ -156,20 +155,6 @@ typedef struct lw_xpu_take_args {
     lw_xpu_u64 x, y, wanted;    /* wanted: u32 [rows of y] */
     lw_xpu_u32 x_stride, y_stride, width;
 } lw_xpu_take_args;
-
-/* The likeliest of some ids; is_bad: one of their logits is not finite. */
-typedef struct lw_xpu_best {
-    float logit;
-    lw_xpu_u32 id, is_bad;
-} lw_xpu_best;
-
-typedef struct lw_xpu_best_args {
-    lw_xpu_u64 logits, parts;   /* parts: lw_xpu_best (rows, blocks) */
-    lw_xpu_u64 step;            /* u32: of a chain, else 0 */
-    lw_xpu_u64 ids;             /* i32 (steps, ids_stride): -1 where a logit is not finite */
-    lw_xpu_u64 next;            /* i32 [rows]: tokens of a chain's next step; 0: none */
-    lw_xpu_u32 stride, vocab, blocks, ids_stride;
-} lw_xpu_best_args;
 
 /* Rows of one lane, neighbours in the batch. */
 typedef struct lw_xpu_span {

@@ -24,6 +24,40 @@ static const struct { lw_map map; uint32_t bits, kernel_map; lw_xpu_kernel kerne
 };
 enum { FORM_COUNT = sizeof forms / sizeof forms[0] };
 
+static const struct { lw_map map; uint32_t bits; lw_xpu_kernel kernels[4]; } fused_forms[] = {
+#define LW_XPU_FORM(name, code_map, code_bits) \
+    { .map = LW_MAP_##code_map, .bits = code_bits, \
+      .kernels = { LW_XPU_KERNEL_linears_##name, LW_XPU_KERNEL_linears_##name##_rows, \
+                   LW_XPU_KERNEL_swiglu_##name, LW_XPU_KERNEL_swiglu_##name##_rows } },
+#include "device/xpu/fused_forms.list"
+#undef LW_XPU_FORM
+};
+enum { FUSED_FORM_COUNT = sizeof fused_forms / sizeof fused_forms[0] };
+
+static uint32_t fused_form_of(const lw_weight *w)
+{
+    uint32_t form = 0;
+    while (form < FUSED_FORM_COUNT
+           && (fused_forms[form].map != w->map || fused_forms[form].bits != w->code_bits))
+        form++;
+    return form;
+}
+
+bool lw__xpu_form_is_fused(const lw_weight *w)
+{
+    return fused_form_of(w) < FUSED_FORM_COUNT;
+}
+
+lw_xpu_kernel lw__xpu_linears_kernel(const lw_weight *w, bool one_row)
+{
+    return fused_forms[fused_form_of(w)].kernels[one_row ? 0 : 1];
+}
+
+lw_xpu_kernel lw__xpu_swiglu_kernel(const lw_weight *w, bool one_row)
+{
+    return fused_forms[fused_form_of(w)].kernels[one_row ? 2 : 3];
+}
+
 /* Bits of a code in its low plane; the rest are in the high one. */
 static uint32_t low_bits(uint32_t bits)
 {
@@ -58,6 +92,17 @@ static uint32_t cut_of(const lw_weight *w)
 uint32_t lw__xpu_matrix_groups(const lw_weight *w)
 {
     return (uint32_t)size_div_up(w->cols, cut_of(w));
+}
+
+uint32_t lw__xpu_matrix_sums_group(const lw_weight *w)
+{
+    const bool is_offset = w->has_bias || w->bias_per_scale < 0 || w->bias_per_scale > 0;
+    return w->group != 0 && is_offset ? cut_of(w) : 0;
+}
+
+bool lw__xpu_matrix_is_like(const lw_weight *a, const lw_weight *b)
+{
+    return form_of(a) == form_of(b) && a->cols == b->cols && cut_of(a) == cut_of(b);
 }
 
 /* The fewest codes that fill whole words of each plane, in eights: kernels take eight at a time. */
@@ -153,7 +198,7 @@ static lw_xpu_matrix matrix_of(const lw_weight *w)
     m.slices = (uint32_t)size_div_up(m.groups, m.slice_groups);
     m.has_bias = w->group != 0 && w->has_bias;
     m.bias_per_scale = w->group == 0 || w->has_bias ? 0.0f : w->bias_per_scale;
-    m.is_offset = m.has_bias || m.bias_per_scale < 0 || m.bias_per_scale > 0;
+    m.is_offset = lw__xpu_matrix_sums_group(w) != 0;
     return m;
 }
 

@@ -13,6 +13,15 @@ lw_status lw__xpu_table_check(const lw_weight *w, lw_diag *d) LW_MUST_USE;
 /* Groups that the kernels see in a row of it; their sums of x may be needed. */
 uint32_t lw__xpu_matrix_groups(const lw_weight *w);
 
+/* Of the groups whose sums of x the kernels need, 0: they need none. And whether two matrices of equal x are
+ * cut alike and read by the same kernels. */
+uint32_t lw__xpu_matrix_sums_group(const lw_weight *w);
+bool lw__xpu_matrix_is_like(const lw_weight *a, const lw_weight *b);
+/* Whether linears of this form share launches, and the kernels where they do, as below. */
+bool lw__xpu_form_is_fused(const lw_weight *w);
+lw_xpu_kernel lw__xpu_linears_kernel(const lw_weight *w, bool one_row);
+lw_xpu_kernel lw__xpu_swiglu_kernel(const lw_weight *w, bool one_row);
+
 /* Repacks and uploads a weight that was checked; scratch comes from arena. */
 lw_status lw__xpu_matrix_load(lw_device *device, const lw_weight *w, lw_xpu_weight *out, lw_arena *arena,
                               lw_diag *d) LW_MUST_USE;

@@ -46,24 +46,26 @@ lw_status lw__xpu_group_sums(op_run *run, const lw_xpu_matrix *matrix, uint32_t 
     return launch_columns(&over, LW_XPU_KERNEL_group_sums, matrix->groups, &args, sizeof args, d);
 }
 
+lw_xpu_linear_args lw__xpu_linear_args(const lw_exec *exec, const lw_op *op)
+{
+    return (lw_xpu_linear_args){ .weight = exec->weights[op->weights[0].index].matrix,
+                                 .x = address_of(exec, op->in[0]), .x_stride = stride_of(exec, op->in[0]),
+                                 .sums = (uintptr_t)exec->sums.at, .y = address_of(exec, op->out),
+                                 .y_stride = stride_of(exec, op->out), .y_is_f32 = is_wide(exec, op->out) };
+}
+
 static lw_status run_linear(op_run *run, lw_diag *d)
 {
     const lw_exec *exec = run->exec;
-    const lw_op *op = run->op;
-    const lw_xpu_weight *weight = &exec->weights[op->weights[0].index];
-    const lw_xpu_matrix *matrix = &weight->matrix;
-    const lw_status status = lw__xpu_group_sums(run, matrix, run->rows, d);
+    const lw_xpu_weight *weight = &exec->weights[run->op->weights[0].index];
+    const lw_status status = lw__xpu_group_sums(run, &weight->matrix, run->rows, d);
     if (status != LW_OK) return status;
-    const lw_xpu_linear_args args = { .weight = *matrix, .x = address_of(exec, op->in[0]),
-                                      .x_stride = stride_of(exec, op->in[0]),
-                                      .sums = (uintptr_t)exec->sums.at, .y = address_of(exec, op->out),
-                                      .y_stride = stride_of(exec, op->out), .rows = run->rows,
-                                      .y_is_f32 = value_of(exec, op->out)->type == LW_TYPE_F32 };
-    const uint32_t rows_each = run->rows == 1 ? 1 : LW_XPU_ROWS;
+    lw_xpu_linear_args args = lw__xpu_linear_args(exec, run->op);
+    args.rows = run->rows;
     const lw_xpu_launch launch = { .kernel = lw__xpu_linear_kernel(weight, run->rows == 1),
-                                   .items_x = LW_XPU_LANES, .items_y = matrix->slices,
-                                   .groups_x = (uint32_t)size_div_up(matrix->rows, LW_XPU_LANES),
-                                   .groups_y = (uint32_t)size_div_up(run->rows, rows_each),
+                                   .items_x = LW_XPU_LANES, .items_y = args.weight.slices,
+                                   .groups_x = lw__xpu_blocks(&args.weight),
+                                   .groups_y = lw__xpu_row_groups(run->rows),
                                    .args = &args, .args_bytes = sizeof args };
     return lw__xpu_launch(exec->device, &launch, d);
 }
@@ -195,18 +197,31 @@ static lw_status trace_op(const op_run *run, lw_diag *d)
     return LW_OK;
 }
 
-lw_status lw__xpu_run_ops(lw_exec *exec, uint32_t begin, uint32_t end, lw_diag *d)
+static op_run run_of(lw_exec *exec, uint32_t op)
+{
+    const lw_op *o = &exec->plan->ops[op];
+    const lw_value *value = value_of(exec, o->out.index == LW_NONE ? o->in[0] : o->out);
+    const uint32_t rows = space_rows(exec, value->space);
+    return (op_run){ .exec = exec, .op = o, .rows = rows, .vectors = rows * value->slots };
+}
+
+/* The ops of a step stand in one row space. */
+static lw_status run_step(lw_exec *exec, const lw_xpu_step *step, lw_diag *d)
+{
+    uint32_t first = 0;
+    while (step->ops[first] == LW_NONE) first++;
+    op_run run = run_of(exec, step->ops[first]);
+    if (run.rows == 0) return LW_OK;
+    if (step->fusion != LW_XPU_SWITCH_COUNT) return lw__xpu_run_fused(&run, step, d);
+    const lw_status status = runners[run.op->kind](&run, d);
+    return status == LW_OK ? trace_op(&run, d) : status;
+}
+
+lw_status lw__xpu_run_entry(lw_exec *exec, uint32_t entry, lw_diag *d)
 {
     lw__xpu_tape_begin(exec->device);
-    for (uint32_t i = begin; i < end; i++) {
-        const lw_op *op = &exec->plan->ops[i];
-        const lw_ref shaped = op->out.index == LW_NONE ? op->in[0] : op->out;
-        const lw_value *value = value_of(exec, shaped);
-        const uint32_t rows = space_rows(exec, value->space);
-        op_run run = { .exec = exec, .op = op, .rows = rows, .vectors = rows * value->slots };
-        if (run.rows == 0) continue;
-        lw_status status = runners[op->kind](&run, d);
-        if (status == LW_OK) status = trace_op(&run, d);
+    for (uint32_t i = exec->schedule.begin[entry]; i < exec->schedule.end[entry]; i++) {
+        const lw_status status = run_step(exec, &exec->schedule.steps[i], d);
         if (status != LW_OK) return status;
     }
     return LW_OK;

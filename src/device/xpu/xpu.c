@@ -87,6 +87,7 @@ static lw_status xpu_open(const lw_device_options *options, lw_device **out, lw_
     lw_status status = lw_ze_open(&device->ze, options->ze_loader, d);
     if (status == LW_OK) status = path_keep(options->xpu_kernels, &device->module_path, d);
     if (status == LW_OK) status = path_keep(options->xpu_images, &device->images, d);
+    for (uint32_t i = LW_XPU_SWITCH_sums; i < LW_XPU_SWITCH_COUNT; i++) device->off[i] = options->fusions_off;
     if (status == LW_OK) status = switches_read(device, options->without, d);
     if (status == LW_OK) status = device_choose(device, options->which, d);
     if (status == LW_OK) status = sub_groups_check(&device->info, d);
@@ -165,6 +166,7 @@ static void xpu_exec_close(lw_exec *exec)
         lw__xpu_free(device, &exec->pages[i]);
     lw__xpu_free(device, &exec->activations);
     lw__xpu_free(device, &exec->sums);
+    lw__xpu_free(device, &exec->parts);
     lw__xpu_best_free(exec);
     lw__xpu_free(device, &exec->expert_order);
     lw__xpu_free(device, &exec->recurrence);
@@ -228,6 +230,15 @@ static size_t sums_bytes(const lw_exec *exec)
     return groups * exec->rows_max * sizeof(float);
 }
 
+/* A trace sees every op's output: then nothing is fused. */
+static lw_status schedule_make(lw_exec *exec, lw_diag *d)
+{
+    bool off[LW_XPU_SWITCH_COUNT];
+    for (uint32_t i = 0; i < LW_XPU_SWITCH_COUNT; i++)
+        off[i] = exec->device->off[i] || exec->trace.row != NULL || exec->trace.op != NULL;
+    return lw__xpu_schedule_make(exec->plan, off, &exec->arena, &exec->schedule, d);
+}
+
 static lw_status memory_make(lw_exec *exec, const lw_exec_options *options, lw_diag *d)
 {
     const lw_plan *plan = exec->plan;
@@ -236,8 +247,10 @@ static lw_status memory_make(lw_exec *exec, const lw_exec_options *options, lw_d
     exec->is_chain = lw_arena_take_array(&exec->arena, exec->rows_max, sizeof *exec->is_chain);
     exec->logits_here = lw_arena_take_array(&exec->arena, exec->wanted_max, sizeof *exec->logits_here);
     exec->logits = calloc((size_t)exec->wanted_max, plan->vocab * sizeof *exec->logits);
-    lw_status status =
-        lw_layout_make(plan, exec->rows_max, exec->wanted_max, &exec->arena, &exec->layout, d);
+    lw_status status = schedule_make(exec, d);
+    exec->layout.order = &exec->schedule.order;
+    if (status == LW_OK)
+        status = lw_layout_make(plan, exec->rows_max, exec->wanted_max, &exec->arena, &exec->layout, d);
     if (status != LW_OK) return status;
     exec->trace_row = lw_arena_take_array(&exec->arena, 2 * (size_t)exec->layout.widest, sizeof(float));
     if (exec->weights == NULL || exec->pages == NULL || exec->is_chain == NULL || exec->logits == NULL
@@ -274,6 +287,7 @@ static lw_status xpu_compile(lw_device *device, const lw_plan *plan, const lw_ex
     if (status == LW_OK && plan->entry_count > LW_ENTRY_HEAD)
         status = lw_chain_walk_init(&exec->walk, exec->wanted_max, d);
     if (status == LW_OK) status = weights_load(exec, options, d);
+    if (status == LW_OK) status = lw__xpu_fused_make(exec, d);
     if (status != LW_OK) {
         xpu_exec_close(exec);
         return status;
@@ -292,8 +306,7 @@ static lw_status entry_append(lw_exec *exec, uint32_t entry, const lw_batch *bat
     if (status != LW_OK) return status;
     exec->entry = entry;
     memset(exec->logits_here, 0, exec->wanted_max * sizeof *exec->logits_here);
-    const lw_entry *e = &exec->plan->entries[entry];
-    status = lw__xpu_run_ops(exec, e->op_begin, e->op_end, d);
+    status = lw__xpu_run_entry(exec, entry, d);
     exec->has_best = batch->best && exec->wanted_count > 0;
     if (status == LW_OK && exec->has_best)
         status = lw__xpu_best_launch(exec, entry == LW_ENTRY_HEAD, d);

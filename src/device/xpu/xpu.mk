@@ -5,7 +5,7 @@
 EMULATED := $(OUT)/libze_lanewise_cpu.so
 EMULATED_MODULES := $(OUT)/xpu/kernels_cpu.so $(OUT)/xpu/probe_cpu.so
 XPU_KERNELS := $(sort $(wildcard src/device/xpu/kernels/*.cl))
-XPU_HEADERS := $(wildcard src/device/xpu/kernels/*.h src/device/xpu/kargs*.h) src/device/xpu/forms.list
+XPU_HEADERS := $(wildcard src/device/xpu/kernels/*.h src/device/xpu/kargs*.h src/device/xpu/*forms.list)
 EMULATED_HEADERS := $(wildcard tests/xpu/*.h) src/device/xpu/ze_abi.h src/device/xpu/zes_abi.h src/device/xpu/ze.list
 XPU_DPAS_KERNELS := $(filter %_dpas.cl,$(XPU_KERNELS))
 ifeq ($(origin OCLOC),undefined)

@@ -2,6 +2,7 @@
  * comparing changes. A logit that is NaN or infinite defines no token, and is told.
  */
 #include "device/xpu/kernels/lw_xpu.h"
+#include "device/xpu/kargs_fused.h"
 
 static inline lw_xpu_best better(lw_xpu_best a, lw_xpu_best b)
 {

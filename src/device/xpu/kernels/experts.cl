@@ -199,7 +199,7 @@ static inline uint x_row_of(const lw_xpu_expert_args *a, uint vector)
     { \
         PRODUCT_LOCAL(1, map); \
         const uint vector = get_group_id(1), member = member_of(a.route, a.route_stride, a.top, vector); \
-        const product p = product_make(&a.linear, member, map, parts, table); \
+        const product p = product_make(&a.linear, member, get_group_id(0), map, parts, table); \
         slice_run(&p, (uint8)(x_row_of(&a, vector)), 1, map, bits); \
         barrier(CLK_LOCAL_MEM_FENCE); \
         if (get_local_id(1) == 0) y_store(&p, 1, 0, vector); \
@@ -214,7 +214,7 @@ static inline uint x_row_of(const lw_xpu_expert_args *a, uint vector)
         if (get_group_id(1) >= *(const global uint *)a.sorted.tile_count) return; \
         const lw_xpu_tile tile = ((const global lw_xpu_tile *)a.sorted.tiles)[get_group_id(1)]; \
         const global uint *order = (const global uint *)a.sorted.order + tile.first; \
-        const product p = product_make(&a.linear, tile.member, map, parts, table); \
+        const product p = product_make(&a.linear, tile.member, get_group_id(0), map, parts, table); \
         slice_run(&p, (uint8)(EIGHT(X_ROW)), LW_XPU_ROWS, map, bits); \
         barrier(CLK_LOCAL_MEM_FENCE); \
         for (uint r = get_local_id(1); r < tile.count; r += a.linear.weight.slices) \

@@ -11,9 +11,7 @@ LW_KERNEL(group_sums, lw_xpu_sums_args)
     if (group >= a.groups) return;
     const global ushort *x = (const global ushort *)a.x + row * a.x_stride;
     const uint begin = group * a.group, end = min(begin + a.group, a.cols);
-    float sum = 0.0f;
-    for (uint k = begin; k < end; k++) sum += bf_load(x, k);
-    ((global float *)a.sums)[row * a.groups + group] = sum;
+    ((global float *)a.sums)[row * a.groups + group] = sum_columns(x, begin, end);
 }
 
 /* Rows past the last one repeat it, and are not stored. */
@@ -23,7 +21,7 @@ LW_KERNEL(group_sums, lw_xpu_sums_args)
     { \
         PRODUCT_LOCAL(row_count, map); \
         const uint first = get_group_id(1) * row_count, last = a.rows - 1; \
-        const product p = product_make(&a, 0, map, parts, table); \
+        const product p = product_make(&a, 0, get_group_id(0), map, parts, table); \
         slice_run(&p, (uint8)(EIGHT(X_ROW)), row_count, map, bits); \
         barrier(CLK_LOCAL_MEM_FENCE); \
         for (uint r = get_local_id(1); r < row_count && first + r <= last; r += a.weight.slices) \

@@ -59,6 +59,30 @@ static inline float sum_items(local float *sums, uint item, float mine)
     return sums[0];
 }
 
+/* A normed number, with its weight; scale: an lw_norm_scale. */
+static inline ushort norm_scaled(float r, float w, uint scale)
+{
+    return bf_of((scale == 2 ? 1.0f + w : w) * (scale == 0 ? bf_round(r) : r));
+}
+
+/* The pair that column i of a head turns with: columns pair and pair + half_dim. */
+static inline uint rope_pair(uint i, uint half_dim)
+{
+    return i < half_dim ? i : i - half_dim;
+}
+
+static inline ushort roped(float left, float right, float cosine, float sine, bool is_left)
+{
+    return bf_of(is_left ? fma(left, cosine, -(right * sine)) : fma(right, cosine, left * sine));
+}
+
+static inline float sum_columns(const global ushort *x, uint begin, uint end)
+{
+    float sum = 0.0f;
+    for (uint k = begin; k < end; k++) sum += bf_load(x, k);
+    return sum;
+}
+
 static inline lw_xpu_place place_of(const lw_xpu_past past, size_t row)
 {
     return ((const global lw_xpu_place *)past.places)[row];

@@ -22,17 +22,19 @@ typedef struct product {
     const global uint *words;            /* of the first group */
     size_t scales;                       /* of the whole matrix */
     float by;                            /* the matrix's global */
+    uint block;                          /* of 16 columns */
     local float *parts, *table;
 } product;
 
 /* All items of the work-group call it; map is a constant. */
-static inline product product_make(const lw_xpu_linear_args *args, uint member, uint map, local float *parts,
-                                   local float *table)
+static inline product product_make(const lw_xpu_linear_args *args, uint member, uint block, uint map,
+                                   local float *parts, local float *table)
 {
     const lw_xpu_matrix *w = &args->weight;
-    const size_t first = get_group_id(0) * (size_t)w->groups, bytes = sizeof(uint) * LW_XPU_LANES;
+    const size_t first = block * (size_t)w->groups, bytes = sizeof(uint) * LW_XPU_LANES;
     product p;
     p.args = args;
+    p.block = block;
     p.words = (const global uint *)(w->words + member * w->words_bytes + first * group_words(w) * bytes);
     p.scales = w->scales + member * w->scales_bytes;
     p.by = ((const global float *)w->globals)[member];
@@ -125,7 +127,7 @@ static inline void slice_run(const product *p, uint8 x_rows, uint rows, uint map
             sums += dots;
             continue;
         }
-        const size_t at = (get_group_id(0) * (size_t)w->groups + group) * LW_XPU_LANES + lane;
+        const size_t at = (p->block * (size_t)w->groups + group) * LW_XPU_LANES + lane;
         const affine of = affine_load(w, p->scales, at);
         if (w->is_offset) sums = fma((float8)(of.bias), group_sums_of(p, x_rows, group, rows), sums);
         sums = fma((float8)(of.scale), dots, sums);
@@ -138,15 +140,21 @@ static inline void slice_run(const product *p, uint8 x_rows, uint rows, uint map
 #undef PART
 }
 
-/* The slices of the r-th of rows vectors, once every sub-group is done, into row y_row of y. */
+/* The slices of the r-th of rows vectors, once every sub-group is done. */
+static inline float slices_sum(const local float *parts, uint slices, uint rows, uint r)
+{
+    const uint lane = get_local_id(0);
+    float sum = parts[r * LW_XPU_LANES + lane];
+    for (uint s = 1; s < slices; s++) sum += parts[(s * rows + r) * LW_XPU_LANES + lane];
+    return sum;
+}
+
+/* Those, into row y_row of y. */
 static inline void y_store(const product *p, uint rows, uint r, size_t y_row)
 {
     const lw_xpu_linear_args *a = p->args;
-    const uint lane = get_local_id(0);
-    const size_t col = get_global_id(0);
-    float sum = p->parts[r * LW_XPU_LANES + lane];
-    for (uint s = 1; s < a->weight.slices; s++) sum += p->parts[(s * rows + r) * LW_XPU_LANES + lane];
-    sum *= p->by;
+    const size_t col = p->block * LW_XPU_LANES + get_local_id(0);
+    const float sum = slices_sum(p->parts, a->weight.slices, rows, r) * p->by;
     if (col >= a->weight.rows) return;
     if (a->y_is_f32) ((global float *)a->y)[y_row * a->y_stride + col] = sum;
     else ((global ushort *)a->y)[y_row * a->y_stride + col] = bf_of(sum);

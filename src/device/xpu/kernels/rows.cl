@@ -25,8 +25,7 @@ LW_KERNEL(rms_norm, lw_xpu_norm_args)
     }
     const float by = 1.0f / sqrt(sum_items(squares, item, sum) / (float)a.segment + a.eps);
     for (uint i = item; i < a.segment; i += LW_XPU_TILE) {
-        const float r = norm_load(&a, x + i) * by;
-        y[i] = bf_of((a.scale == 2 ? 1.0f + w[i] : w[i]) * (a.scale == 0 ? bf_round(r) : r));
+        y[i] = norm_scaled(norm_load(&a, x + i) * by, w[i], a.scale);
     }
 }
 
@@ -89,7 +88,7 @@ LW_KERNEL(rope, lw_xpu_rope_args)
 {
     const size_t col = get_global_id(0), row = get_group_id(1);
     if (col >= a.width) return;
-    const uint i = col % a.head_dim, pair = i < a.half_dim ? i : i - a.half_dim;
+    const uint i = col % a.head_dim, pair = rope_pair(i, a.half_dim);
     const global ushort *x = (const global ushort *)a.x + row * a.x_stride + (col - i);
     global ushort *y = (global ushort *)a.y + row * a.y_stride + col;
     if (i >= 2 * a.half_dim) {
@@ -98,8 +97,7 @@ LW_KERNEL(rope, lw_xpu_rope_args)
     }
     const float cosine = ((const global float *)a.cosines)[row * a.half_dim + pair];
     const float sine = ((const global float *)a.sines)[row * a.half_dim + pair];
-    const float left = bf_load(x, pair), right = bf_load(x, pair + a.half_dim);
-    *y = bf_of(i < a.half_dim ? fma(left, cosine, -(right * sine)) : fma(right, cosine, left * sine));
+    *y = roped(bf_load(x, pair), bf_load(x, pair + a.half_dim), cosine, sine, i < a.half_dim);
 }
 
 LW_KERNEL(head_gate, lw_xpu_gate_args)

@@ -1,0 +1,188 @@
+/* The run half of the linear op: tiles of rows times panels of blocks, and the stores. Included by
+ * linear.inc.h.
+ */
+#ifndef LW_DEVICE_CPU_LINEAR_RUN_INC_H
+#define LW_DEVICE_CPU_LINEAR_RUN_INC_H
+
+static uint32_t one_nan(uint32_t bits) { return (bits & 0x7FFFFFFFu) > 0x7F800000u ? 0x7FC00000u : bits; }
+
+/* Stores count columns of one row of one block. */
+static void store_row(const lw_cpu_linear_args *args, size_t row, uint32_t col, const float *acc,
+                      uint32_t count)
+{
+    const float factor = args->weight->globals[args->member].factor;
+    uint32_t bits[LANES];
+    for (int i = 0; i < LANES; i++) bits[i] = one_nan(lw_bits_of_float(acc[i] * factor));
+    if (args->y_f32) {
+        memcpy((float *)args->y + row * args->y_stride + col, bits, count * sizeof *bits);
+        return;
+    }
+    lw_bf16 values[LANES];
+    for (int i = 0; i < LANES; i++) {
+        const uint32_t near = bits[i] + 0x7FFFu + (bits[i] >> 16 & 1u);
+        values[i] = (lw_bf16)((bits[i] == 0x7FC00000u ? bits[i] : near) >> 16);
+    }
+    memcpy((lw_bf16 *)args->y + row * args->y_stride + col, values, count * sizeof *values);
+}
+
+/* first is the block of the tile's first column. */
+static void store_tile(const lw_cpu_linear_args *args, const tile *t, uint32_t first)
+{
+    const uint32_t columns = args->weight->rows;
+    for (uint32_t b = 0; b < t->block_count; b++) {
+        const uint32_t col = (first + b) * LANES;
+        if (col >= columns) return;
+        const uint32_t count = columns - col < LANES ? columns - col : LANES;
+        for (uint32_t r = 0; r < t->rows; r++)
+            store_row(args, vector_of(args->y_rows, t->row + r), col, t->acc + (b * t->rows + r) * LANES,
+                      count);
+    }
+}
+
+/* Tiles of the same blocks, group by group or in turns of some groups, so that a panel is read once. */
+static void run_tiles(const tile *t, uint32_t count)
+{
+    const lw_cpu_weight *const w = t->weight;
+    const uint32_t groups = w->group_count, some = (uint32_t)size_max(1, TURN_BYTES / t->group_step);
+    const uint32_t turn = count == 1 || some > groups ? groups : some;
+    for (uint32_t begin = 0, end; begin < groups; begin = end) {
+        end = groups - begin < turn ? groups : begin + turn;
+        for (uint32_t i = 0; i < count; i++) tiles[w->form][t[i].rows](&t[i], begin, end);
+    }
+}
+
+/* Rows [begin, end), whole tiles, of blocks [first, last) of one panel. */
+static void run_panel(const lw_cpu_linear_args *args, uint32_t begin, uint32_t end, uint32_t first,
+                      uint32_t last)
+{
+    float acc[TILES_TOGETHER * BLOCKS_MAX * ROWS_MAX * LANES] __attribute__((aligned(64)));
+    tile t[TILES_TOGETHER];
+#if defined(LINEAR_PAIRS)
+    const lw_cpu_weight *const w = args->weight;
+    vi table_low = { 0 }, table_high = { 0 };
+    if (w->read == LW__READ_PAIRS && w->form != LW__FORM_BF16) {
+        table_low = w->form == LW__FORM_TABLE4 ? pair_values(w->table) : pair_table(w->low.bits, 0);
+        table_high = pair_table(w->high.bits, w->low.bits);
+    }
+#endif
+    for (uint32_t row = begin; row < end;) {
+        uint32_t count = 0;
+        float *sums = acc;
+        for (; count < TILES_TOGETHER && row < end; row += t[count++].rows) {
+            t[count] = tile_of(args, row, first, last);
+            t[count].acc = sums;
+            sums += t[count].block_count * t[count].rows * LANES;
+#if defined(LINEAR_PAIRS)
+            t[count].table_low = table_low;
+            t[count].table_high = table_high;
+#endif
+        }
+        memset(acc, 0, (size_t)(sums - acc) * sizeof *acc);
+        run_tiles(t, count);
+        for (uint32_t i = 0; i < count; i++) store_tile(args, &t[i], first);
+    }
+}
+
+enum {
+    DECODED_PAIR = LW__BLOCKS_UNIT * LW__GROUP_MAX * LANES,
+    DECODED_MAX = DECODED_BYTES / 4 > DECODED_PAIR ? DECODED_BYTES / 4 : DECODED_PAIR,
+};
+
+/* Blocks whose decoded groups are kept: whole pairs. */
+static uint32_t blocks_decoded(const lw_cpu_weight *w)
+{
+    const uint32_t fit = DECODED_BYTES / 4 / (w->group * LANES) / LW__BLOCKS_UNIT * LW__BLOCKS_UNIT;
+    return fit < LW__BLOCKS_UNIT ? LW__BLOCKS_UNIT : fit < BLOCKS_MAX ? fit : BLOCKS_MAX;
+}
+
+/* Rows and blocks that share decoded groups. */
+typedef struct decoded_job {
+    tile tiles[ROWS_KEPT_MAX];
+    uint32_t count, first;
+    float acc[ROWS_KEPT_MAX * BLOCKS_MAX * LANES] __attribute__((aligned(64)));
+    float values[DECODED_MAX] __attribute__((aligned(64)));
+} decoded_job;
+
+static void run_decoded_group(decoded_job *job, uint32_t g)
+{
+    const tile *const t = job->tiles;
+    const lw_cpu_weight *const w = t->weight;
+    const size_t block_words = (size_t)w->group * LANES;
+    const uint8_t *const group = t->groups + g * t->group_step;
+    for (uint32_t b = 0; b < t->block_count; b++) {
+        const uint8_t *const block = group + b * w->group_bytes;
+        ask_for(block + 2 * t->group_step, w->group_bytes);
+        decoders[w->form](w, block, job->values + b * block_words);
+    }
+    for (uint32_t i = 0; i < job->count; i++) {
+        const spot s = {
+            .group = group,
+            .words = (const uint8_t *)job->values,
+            .words_step = block_words * sizeof *job->values,
+            .x = t[i].x + (size_t)g * w->group * t[i].rows,
+            .sums = t[i].sums + (size_t)g * t[i].rows,
+            .acc = t[i].acc,
+        };
+        decoded_tiles[t[i].rows](&t[i], &s);
+    }
+}
+
+/* As run_panel, a few blocks after the others, each group decoded once for all rows. */
+static void run_decoded(const lw_cpu_linear_args *args, uint32_t begin, uint32_t end, uint32_t first,
+                        uint32_t last)
+{
+    const uint32_t together = blocks_decoded(args->weight);
+    decoded_job job;
+    for (uint32_t block = first, next; block < last; block = next) {
+        next = last - block < together ? last : block + together;
+        float *sums = job.acc;
+        job.count = 0;
+        for (uint32_t row = begin; row < end; row += job.tiles[job.count++].rows) {
+            tile *const t = &job.tiles[job.count];
+            *t = tile_of(args, row, block, next);
+            t->acc = sums;
+            sums += t->block_count * t->rows * LANES;
+        }
+        memset(job.acc, 0, (size_t)(sums - job.acc) * sizeof *sums);
+        for (uint32_t g = 0; g < args->weight->group_count; g++) run_decoded_group(&job, g);
+        for (uint32_t i = 0; i < job.count; i++) store_tile(args, &job.tiles[i], block);
+    }
+}
+
+/* Rows that run together from `row` on: whole tiles whose prepared x stays in a cache. */
+static uint32_t rows_together(const lw_cpu_linear_args *args, uint32_t row)
+{
+    const size_t row_bytes = lw__prepared_x_words(args->weight) * sizeof(float);
+    const size_t fit = PANEL_X_BYTES / row_bytes;
+    const uint32_t most = fit < ROWS_KEPT_MAX ? (uint32_t)fit : ROWS_KEPT_MAX;
+    uint32_t rows = tile_height(args, row);
+    while (row + rows < args->rows && rows + tile_height(args, row + rows) <= most)
+        rows += tile_height(args, row + rows);
+    return rows;
+}
+
+void LW_LINEAR(blocks)(const lw_cpu_linear_args *args, uint32_t begin, uint32_t end)
+{
+    const lw_cpu_weight *const w = args->weight;
+    LW_ASSERT(w->block_cols == LANES);
+    LW_ASSERT(args->member < w->stack_count);
+    LW_ASSERT(end <= w->block_count);
+    for (uint32_t row = 0, rows; row < args->rows; row += rows) {
+        rows = rows_together(args, row);
+        for (uint32_t block = begin, next; block < end; block = next) {
+            next = block - block % LW__PANEL_BLOCKS + LW__PANEL_BLOCKS;
+            if (next > end) next = end;
+            if (is_direct(args)) run_panel(args, row, row + rows, block, next);
+            else run_decoded(args, row, row + rows, block, next);
+        }
+    }
+}
+
+void LW_LINEAR(run)(const lw_cpu_linear_args *args, unsigned part, unsigned parts)
+{
+    size_t begin, end;
+    lw_pool_share(args->weight->block_count, LW__BLOCKS_UNIT, part, parts, &begin, &end);
+    LW_LINEAR(blocks)(args, (uint32_t)begin, (uint32_t)end);
+}
+
+#endif
