@@ -117,12 +117,14 @@ static uint64_t cpu_page_bytes(const lw_device *device, const lw_plan *plan, uin
 /* A norm's weights as they are, a convolution's turned to (taps, width) so that channels are neighbours. */
 static float *vector_make(lw_exec *exec, const lw_weight *w)
 {
-    float *out = lw_arena_take_array(&exec->arena, (size_t)w->rows * w->cols, sizeof *out);
+    const size_t each = (size_t)w->rows * w->cols;
+    float *out = lw_arena_take_array(&exec->arena, w->stack_count * each, sizeof *out);
     float *row = lw_arena_take_array(&exec->arena, w->cols, sizeof *row);
     if (out == NULL || row == NULL) return NULL;
-    for (uint32_t n = 0; n < w->rows; n++) {
-        lw_weight_dense(w, 0, n, row);
-        for (uint32_t k = 0; k < w->cols; k++) out[(size_t)k * w->rows + n] = row[k];
+    for (size_t i = 0; i < (size_t)w->stack_count * w->rows; i++) {
+        const uint32_t member = (uint32_t)(i / w->rows), n = (uint32_t)(i % w->rows);
+        lw_weight_dense(w, member, n, row);
+        for (uint32_t k = 0; k < w->cols; k++) out[member * each + (size_t)k * w->rows + n] = row[k];
     }
     return out;
 }

@@ -1,4 +1,5 @@
 /* Runners of the expert ops, and the tables that they need. */
+#include "device/cpu/plain.h"
 #include "device/cpu/run.h"
 
 #include "base/size.h"
@@ -46,8 +47,9 @@ void lw__cpu_run_expert_linear(op_run *run)
         .linear = { .weight = exec->weights[op->weights[0].index],
                     .x = bf16_of(exec, op->in[0]),
                     .x_stride = stride_of(exec, op->in[0]),
-                    .y = bf16_of(exec, op->out),
+                    .y = bytes_of(exec, op->out),
                     .y_stride = stride_of(exec, op->out),
+                    .y_f32 = value_of(exec, op->out)->type == LW_TYPE_F32,
                     .rows = run->rows,
                     .prepared = exec->prepared },
         .x_per_slot = value_of(exec, op->in[0])->slots == top,
@@ -61,6 +63,30 @@ void lw__cpu_run_expert_linear(op_run *run)
         set_prepared(run, route);
     }
     lw_pool_run(exec->device->pool, expert_run_part, &args);
+}
+
+static void expert_bias_part(void *context, unsigned part, unsigned parts)
+{
+    lw__cpu_expert_bias(context, part, parts);
+}
+
+void lw__cpu_run_expert_bias(op_run *run)
+{
+    lw_exec *exec = run->exec;
+    const lw_op *op = run->op;
+    lw_cpu_expert_bias_args args = {
+        .x = f32_of(exec, op->in[0]),
+        .x_stride = stride_of(exec, op->in[0]),
+        .y = bf16_of(exec, op->out),
+        .y_stride = stride_of(exec, op->out),
+        .biases = exec->vectors[op->weights[0].index],
+        .route = f32_of(exec, op->in[1]),
+        .route_stride = stride_of(exec, op->in[1]),
+        .rows = run->rows,
+        .top = value_of(exec, op->out)->slots,
+        .width = value_of(exec, op->out)->width,
+    };
+    run_parts(run, expert_bias_part, &args, numbers_of(run, op->out));
 }
 
 void lw__cpu_run_expert_sum(op_run *run)
