@@ -50,18 +50,27 @@ static bool tell_tokens(lw__lane *lane, lw_finish *finish)
     return request->tokens_max == 0 && lane->committed == request->prompt_count;
 }
 
-/* Plain rounds that a lane's drafts made this one longer. round_ns 0: its time says nothing of them, and
- * costs must do. */
+static uint32_t drafts_of(const lw__round *round)
+{
+    uint32_t drafts = 0;
+    for (uint32_t i = 0; i < round->running; i++) drafts += round->shares[i].drafts;
+    return drafts;
+}
+
+/* Plain rounds that a lane's drafts made this one longer: its part of the round's extra rows and of the head's
+ * steps, so that what all lanes are charged is what the round lost. round_ns 0: its time says nothing of
+ * drafts, and costs must do; where a plain round was never timed, there is nothing to compare with. */
 static double extra_of(const lw_core *core, const lw__lane *lane, const lw__share *share, uint64_t round_ns)
 {
     const lw__head *head = &core->head;
-    const uint32_t rows = core->round.row_count - core->round.prompt_rows;
-    const double plain = lw_costs_at(&core->costs, rows - share->drafts);
+    const uint32_t rows = core->round.row_count - core->round.prompt_rows, drafts = drafts_of(&core->round);
+    const double plain = lw_costs_at(&core->costs, rows - drafts);
     const double thought = lw_costs_at(&core->costs, rows), most = INTERRUPTED * thought;
     const double took = round_ns == 0 ? thought : (double)round_ns < most ? (double)round_ns : most;
-    /* The head's time is shared out by steps: what the others' took was not this lane's to save. */
+    const bool compares = share->drafts > 0 && (round_ns == 0 || !core->costs.is_assumed[rows - drafts]);
+    const double longer = compares ? (took - plain) * share->drafts / drafts : 0.0;
     const double spent = lane->head_steps > 0 ? head->ns * lane->head_steps / head->step_count : 0.0;
-    return (took + spent) / plain - 1.0;
+    return (longer + spent) / plain;
 }
 
 /* Tells the source and the guard how the drafts went; those that the head made and no row took cost as well.
