@@ -216,7 +216,7 @@ demo: ## installs, builds and talks to the small model that ships with the sourc
 	@YES=$(YES) tools/deps build && $(MAKE) all
 	@tools/demo
 
-bench: all ## measures real shapes with random weights, and the tokenizer against the HF library
+bench: all ## measures real shapes beside other engines, and the tokenizer, into docs/perf/RESULTS.md
 	@$(MAKE) -s venv || echo "the HF library is missing: see above"
 	@tools/bench
 bench-quick: all ## the same for a 1.2B model in 4 bits alone, in under a minute

@@ -34,7 +34,7 @@ enum {
     TURN_BYTES = 16 << 10, /* of the groups of a turn: they stay in the first-level cache */
     PANEL_X_BYTES = 384 << 10, /* prepared rows that stay in the second-level cache while columns pass */
     LINE_BYTES = 64,
-    AHEAD_BYTES = 4096,   /* how far codes are asked for before they are read */
+    AHEAD_BYTES = 2048,   /* past the blocks that run side by side, how far codes are asked for */
 };
 
 /* A row tile times a run of blocks of one panel. */
@@ -53,9 +53,11 @@ typedef struct tile {
 } tile;
 
 /* Blocks that run side by side: enough chains to hide the latency of an fma, and room for them in registers.
- * Not one more than a multiple of LW__BLOCKS_UNIT may be left of a panel. */
-LINEAR_INLINE int blocks_wide(int rows)
+ * Few rows of wide weights wait for memory instead, which reads faster where fewer blocks take turns. */
+LINEAR_INLINE int blocks_wide(int form, int rows)
 {
+    const bool waits = rows <= 2 && step_vectors_of(form) >= 4;
+    if (waits) return 4;
 #if defined(LINEAR_AVX512)
     return rows <= 2 ? 8 : rows <= 6 ? 4 : 2;
 #elif defined(LINEAR_AVX2)
@@ -66,9 +68,9 @@ LINEAR_INLINE int blocks_wide(int rows)
 }
 
 /* Of `left` blocks, those that run next: wide, or a pair where wide would leave a single one. */
-LINEAR_INLINE bool is_wide(uint32_t left, int rows)
+LINEAR_INLINE bool is_wide(int form, uint32_t left, int rows)
 {
-    const uint32_t wide = (uint32_t)blocks_wide(rows);
+    const uint32_t wide = (uint32_t)blocks_wide(form, rows);
     return wide == LW__BLOCKS_UNIT || left == wide || left > wide + 1;
 }
 
@@ -260,7 +262,7 @@ LINEAR_INLINE void tile_run(int form, int rows, const tile *t, uint32_t begin, u
 {
     const lw_cpu_weight *const w = t->weight;
     const size_t x_step = lw__prepared_x_words(w) / w->group_count * (size_t)rows;
-    const uint32_t wide = (uint32_t)blocks_wide(rows);
+    const uint32_t wide = (uint32_t)blocks_wide(form, rows);
     for (uint32_t g = begin; g < end; g++) {
         spot s = {
             .group = t->groups + g * t->group_step,
@@ -269,11 +271,11 @@ LINEAR_INLINE void tile_run(int form, int rows, const tile *t, uint32_t begin, u
             .x = t->x + g * x_step,
             .sums = t->sums + (size_t)g * (size_t)rows,
             .acc = t->acc,
-            .ahead = t->groups + g * t->group_step + AHEAD_BYTES,
+            .ahead = t->groups + g * t->group_step + wide * w->group_bytes + AHEAD_BYTES,
         };
         for (uint32_t left = t->block_count, run; left > 0; left -= run) {
-            run = is_wide(left, rows) ? wide : LW__BLOCKS_UNIT;
-            if (is_wide(left, rows)) GROUP_RUN(form, blocks_wide(rows), rows, t, s);
+            run = is_wide(form, left, rows) ? wide : LW__BLOCKS_UNIT;
+            if (is_wide(form, left, rows)) GROUP_RUN(form, blocks_wide(form, rows), rows, t, s);
             else GROUP_RUN(form, LW__BLOCKS_UNIT, rows, t, s);
             s.group += run * w->group_bytes;
             s.ahead += run * w->group_bytes;
@@ -308,9 +310,10 @@ static tile_fn *const tiles[LW__FORM_COUNT][ROWS_MAX + 1] = { EACH_FORM(FORM_ROW
 LINEAR_INLINE void decoded_run(int rows, const tile *t, spot s)
 {
     const lw_cpu_weight *const w = t->weight;
+    const uint32_t wide = (uint32_t)blocks_wide(LW__FORM_FP32, rows);
     for (uint32_t left = t->block_count, run; left > 0; left -= run) {
-        run = is_wide(left, rows) ? (uint32_t)blocks_wide(rows) : LW__BLOCKS_UNIT;
-        if (is_wide(left, rows)) group_run(LW__FORM_FP32, blocks_wide(rows), rows, t, s);
+        run = is_wide(LW__FORM_FP32, left, rows) ? wide : LW__BLOCKS_UNIT;
+        if (run == wide) group_run(LW__FORM_FP32, blocks_wide(LW__FORM_FP32, rows), rows, t, s);
         else group_run(LW__FORM_FP32, LW__BLOCKS_UNIT, rows, t, s);
         s.group += run * w->group_bytes;
         s.words += run * s.words_step;

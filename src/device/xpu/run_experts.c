@@ -17,24 +17,38 @@ static uint32_t tiles_max(uint32_t vectors, uint32_t members)
     return (uint32_t)((vectors + (LW_XPU_ROWS - 1) * chosen) / LW_XPU_ROWS);
 }
 
-lw_status lw__xpu_experts_make(lw_exec *exec, lw_diag *d)
+/* What sorting takes: how many tiles there are, then they, then the order of the vectors. */
+typedef struct sort_sizes {
+    size_t tiles_bytes, bytes;   /* 0: the plan has no experts */
+} sort_sizes;
+
+static sort_sizes sizes_of(const lw_plan *plan, uint32_t rows_max)
 {
-    const lw_plan *plan = exec->plan;
     uint32_t vectors = 0, members = 0;
     for (uint32_t i = 0; i < plan->op_count; i++) {
         const lw_op *op = &plan->ops[i];
         if (op->kind != LW_OP_EXPERT_LINEAR) continue;
-        vectors = (uint32_t)size_max(vectors, (size_t)exec->rows_max * plan->values[op->out.index].slots);
+        vectors = (uint32_t)size_max(vectors, (size_t)rows_max * plan->values[op->out.index].slots);
         members = (uint32_t)size_max(members, plan->weights[op->weights[0].index].stack_count);
     }
-    if (vectors == 0) return LW_OK;
+    if (vectors == 0) return (sort_sizes){ 0 };
     const size_t tiles_bytes = tiles_max(vectors, members) * sizeof(lw_xpu_tile);
-    const size_t order_bytes = vectors * sizeof(uint32_t);
-    const lw_status status = lw__xpu_alloc(exec->device, sizeof(uint32_t) + tiles_bytes + order_bytes,
-                                           &exec->expert_order, d);
+    return (sort_sizes){ tiles_bytes, sizeof(uint32_t) + tiles_bytes + vectors * sizeof(uint32_t) };
+}
+
+size_t lw__xpu_experts_bytes(const lw_plan *plan, uint32_t rows_max)
+{
+    return sizes_of(plan, rows_max).bytes;
+}
+
+lw_status lw__xpu_experts_make(lw_exec *exec, lw_diag *d)
+{
+    const sort_sizes sizes = sizes_of(exec->plan, exec->rows_max);
+    if (sizes.bytes == 0) return LW_OK;
+    const lw_status status = lw__xpu_alloc(exec->device, sizes.bytes, &exec->expert_order, d);
     exec->sorted.tile_count = (uintptr_t)exec->expert_order.at;
     exec->sorted.tiles = exec->sorted.tile_count + sizeof(uint32_t);
-    exec->sorted.order = exec->sorted.tiles + tiles_bytes;
+    exec->sorted.order = exec->sorted.tiles + sizes.tiles_bytes;
     return status;
 }
 

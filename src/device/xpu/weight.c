@@ -26,6 +26,8 @@ static lw_status op_check(const lw_plan *plan, const lw_op *op, lw_diag *d)
     if ((op->kind == LW_OP_LINEAR || op->kind == LW_OP_EXPERT_LINEAR)
         && plan->values[op->in[0].index].offset % 2 != 0)
         lacks = "views that begin at an odd column";
+    if (op->kind == LW_OP_EXPERT_LINEAR && plan->values[op->out.index].type == LW_TYPE_F32)
+        lacks = "outputs in fp32 (experts with biases)";
     if (lacks != NULL) {
         return lw_fail(d, LW_UNSUPPORTED, "the xpu device has op \"%s\" without %s (layer %u)", name, lacks,
                        op->layer);
