@@ -100,7 +100,8 @@ lw_status lw__xpu_run_expert_linear(op_run *run, lw_diag *d)
                     .sums = (uintptr_t)exec->sums.at,
                     .y = address_of(exec, op->out),
                     .y_stride = stride_of(exec, op->out),
-                    .rows = run->vectors },
+                    .rows = run->vectors,
+                    .y_is_f32 = is_wide(exec, op->out) },
         .sorted = exec->sorted,
         .route = address_of(exec, op->in[1]),
         .route_stride = stride_of(exec, op->in[1]),
@@ -116,6 +117,23 @@ lw_status lw__xpu_run_expert_linear(op_run *run, lw_diag *d)
                                    .groups_y = sorted ? tiles_max(run->vectors, members) : run->vectors,
                                    .args = &args, .args_bytes = sizeof args };
     return lw__xpu_launch(exec->device, &launch, d);
+}
+
+lw_status lw__xpu_run_expert_bias(op_run *run, lw_diag *d)
+{
+    const lw_exec *exec = run->exec;
+    const lw_op *op = run->op;
+    const lw_value *out = value_of(exec, op->out);
+    const lw_xpu_expert_bias_args args = { .x = address_of(exec, op->in[0]),
+                                           .route = address_of(exec, op->in[1]),
+                                           .biases = vector_of(run, 0),
+                                           .y = address_of(exec, op->out),
+                                           .x_stride = stride_of(exec, op->in[0]),
+                                           .route_stride = stride_of(exec, op->in[1]),
+                                           .y_stride = stride_of(exec, op->out),
+                                           .top = out->slots,
+                                           .width = out->width };
+    return launch_columns(run, LW_XPU_KERNEL_expert_bias, args.width, &args, sizeof args, d);
 }
 
 lw_status lw__xpu_run_expert_sum(op_run *run, lw_diag *d)

@@ -26,8 +26,6 @@ static lw_status op_check(const lw_plan *plan, const lw_op *op, lw_diag *d)
     if ((op->kind == LW_OP_LINEAR || op->kind == LW_OP_EXPERT_LINEAR)
         && plan->values[op->in[0].index].offset % 2 != 0)
         lacks = "views that begin at an odd column";
-    if (op->kind == LW_OP_EXPERT_LINEAR && plan->values[op->out.index].type == LW_TYPE_F32)
-        lacks = "outputs in fp32 (experts with biases)";
     if (lacks != NULL) {
         return lw_fail(d, LW_UNSUPPORTED, "the xpu device has op \"%s\" without %s (layer %u)", name, lacks,
                        op->layer);
@@ -52,13 +50,14 @@ lw_status lw__xpu_plan_check(const lw_plan *plan, lw_diag *d)
 static lw_status vector_load(lw_exec *exec, const lw_weight *w, lw_xpu_weight *out, lw_arena *arena,
                              lw_diag *d)
 {
-    const size_t count = (size_t)w->rows * w->cols;
+    const size_t each = (size_t)w->rows * w->cols, count = w->stack_count * each;
     float *all = lw_arena_take_array(arena, count, sizeof *all);
     float *row = lw_arena_take_array(arena, w->cols, sizeof *row);
     if (all == NULL || row == NULL) return lw_fail(d, LW_NO_ROOM, "no memory for %s", w->name);
-    for (uint32_t n = 0; n < w->rows; n++) {
-        lw_weight_dense(w, 0, n, row);
-        for (uint32_t k = 0; k < w->cols; k++) all[(size_t)k * w->rows + n] = row[k];
+    for (size_t i = 0; i < (size_t)w->stack_count * w->rows; i++) {
+        const uint32_t member = (uint32_t)(i / w->rows), n = (uint32_t)(i % w->rows);
+        lw_weight_dense(w, member, n, row);
+        for (uint32_t k = 0; k < w->cols; k++) all[member * each + (size_t)k * w->rows + n] = row[k];
     }
     const lw_status status = lw__xpu_alloc(exec->device, count * sizeof *all, &out->memory, d);
     return status == LW_OK ? lw__xpu_upload(exec->device, out->memory.at, all, count * sizeof *all, d)
