@@ -108,6 +108,8 @@ typedef struct lw_exec_options {
  * made the device run. */
 typedef struct lw_device_counts { uint64_t commands, launches; } lw_device_counts;
 
+typedef void lw_fact_taker(void *context, const char *name, const char *text);
+
 typedef struct lw_device_table {
     const char *name;
     bool calls_draw;          /* whether submit_chain asks draw; where not, each draws its likeliest token */
@@ -118,6 +120,9 @@ typedef struct lw_device_table {
 
     /* One line for people, below LW_DEVICE_TEXT_BYTES: "cpu (avx2, 2 threads)". */
     void (*describe)(const lw_device *device, char *text, size_t text_bytes);
+    /* Tells what reports say of it beside that, fact by fact: no path and no host's name is among them. NULL:
+     * nothing. */
+    void (*facts)(const lw_device *device, lw_fact_taker *take, void *context);
     uint64_t (*free_bytes)(const lw_device *device);
     /* NULL: the device has no launches to count. */
     void (*read_counts)(const lw_device *device, lw_device_counts *counts);
