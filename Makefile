@@ -206,7 +206,7 @@ tidy: ## the rules of docs/STYLE.md that a program can hold
 
 # ---------------------------------------------------------------- the rest
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(filter %Makefile %.mk,$(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile src/*/*/*.mk
 	@sed -n 's/^# \(Variables: .*\)/\n\1/p; s/^# \(EXTRA=.*\)/\1/p' Makefile
 
 deps: ## installs missing packages with apt (YES=1: without asking; DEPS=ci or xpu: more)
@@ -216,7 +216,7 @@ demo: ## installs, builds and talks to the small model that ships with the sourc
 	@YES=$(YES) tools/deps build && $(MAKE) all
 	@tools/demo
 
-bench: all ## measures real shapes with random weights, and the tokenizer against the HF library
+bench: all ## measures real shapes beside other engines, and the tokenizer, into docs/perf/RESULTS.md
 	@$(MAKE) -s venv || echo "the HF library is missing: see above"
 	@tools/bench
 bench-quick: all ## the same for a 1.2B model in 4 bits alone, in under a minute

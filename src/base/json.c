@@ -10,6 +10,7 @@
 #include "base/buf.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
 /* What jansson calls has no argument of ours. */
@@ -57,7 +58,30 @@ static size_t longest_token(const char *bytes, size_t count)
     return count - begin > longest && count > begin ? count - begin : longest;
 }
 
-enum { PART_COUNT = 5 };
+/* Arrays and objects inside each other; a value in the innermost counts as one more to jansson, and so does
+ * the array around the text. */
+enum { PART_COUNT = 5, NESTING_MAX = JSON_PARSER_MAX_DEPTH - 2 };
+
+static bool nests_too_deep(const char *bytes, size_t count)
+{
+    size_t depth = 0;
+    bool in_string = false;
+    for (size_t at = 0; at < count; at++) {
+        if (in_string && bytes[at] == '\\') at++;
+        else if (bytes[at] == '"') in_string = !in_string;
+        else if (!in_string && (bytes[at] == '[' || bytes[at] == '{') && ++depth > NESTING_MAX) return true;
+        else if (!in_string && (bytes[at] == ']' || bytes[at] == '}') && depth > 0) depth--;
+    }
+    return false;
+}
+
+/* Jansson's own code stands in the last byte of the text. */
+static void refuse_depth(json_error_t *error)
+{
+    *error = (json_error_t){ .line = -1, .column = -1 };
+    snprintf(error->text, sizeof error->text - 1, "nested deeper than %d levels", NESTING_MAX);
+    error->text[JSON_ERROR_TEXT_LENGTH - 1] = json_error_stack_overflow;
+}
 
 /* The array's text in parts; a part without bytes is filler. */
 typedef struct source {
@@ -104,6 +128,11 @@ json_t *lw_json_load(const char *bytes, size_t count, size_t flags, json_error_t
     json_error_t unheard;
     if (error == NULL) error = &unheard;
     has_failed = false;
+    /* The array around it would pass jansson's limit, and the text would be read without the second guard. */
+    if (nests_too_deep(bytes, count)) {
+        refuse_depth(error);
+        return NULL;
+    }
     is_loading = true;
     json_t *root = load_second(bytes, count, flags);
     /* What is wrong with a text, and where, is told of the text alone. */

@@ -13,7 +13,8 @@
  * jansson call it before they start them, as json_set_alloc_funcs wants it. */
 void lw_json_install(void);
 
-/* As json_loadb, but NULL with error->text empty where any memory was lacking. error may be NULL. */
+/* As json_loadb, but NULL with error->text empty where any memory was lacking; two levels less may be nested
+ * than jansson reads. error may be NULL. */
 json_t *lw_json_load(const char *bytes, size_t count, size_t flags, json_error_t *error);
 
 /* A JSON string of bytes that may not be UTF-8: what is not becomes U+FFFD. */

@@ -149,6 +149,12 @@ static unsigned threads_default(unsigned allowed)
     return (unsigned)size_min(count, LW_POOL_THREADS_MAX);
 }
 
+unsigned lw_pool_cpus(void)
+{
+    size_t cpus[CPU_SETSIZE];
+    return threads_default(cpus_allowed(cpus));
+}
+
 lw_status lw_pool_open(unsigned thread_count, void (*setup)(void), lw_pool **out, lw_diag *d)
 {
     size_t cpus[CPU_SETSIZE];

@@ -14,6 +14,9 @@ typedef void lw_pool_fn(void *context, unsigned part, unsigned parts);
 
 enum { LW_POOL_THREADS_MAX = 256 };
 
+/* CPUs that this process may run on, up to LW_POOL_THREADS_MAX; at least 1. */
+unsigned lw_pool_cpus(void);
+
 /* thread_count 0: as many as the CPUs that this process may run on. setup (may be NULL) sets floating-point
  * modes: it runs once on every thread of the pool, and around each run on the caller, which gets back the
  * modes that it had. */

@@ -1,20 +1,18 @@
 /* `lanewise bench`: prompt and reply speed, what decoding reads from memory, and what the model takes of it.
- * Repetitions are interleaved: each runs the prompt, the reply, the windows and the bandwidth probe, so that
- * a machine that slows down slows all of them. A cut shape's decode is stretched to its whole model by the
- * times of its layers' ops; what lies outside of the layers enters as it is.
+ * Repetitions are interleaved: each runs the prompts, the reply, the windows, the streams, the depths and the
+ * bandwidth probe, so that a machine that slows down slows all of them. A cut shape's decode is stretched to
+ * its whole model by the times of its layers' ops; what lies outside of the layers enters as it is.
  */
 #include "cli/bandwidth.h"
-#include "cli/bench_draft.h"
-#include "cli/bench_profile.h"
-#include "cli/bench_url.h"
-#include "cli/load.h"
-#include "cli/synth.h"
+#include "cli/bench.h"
+#include "cli/bench_depth.h"
+#include "cli/bench_streams.h"
 #include "cli/verbs.h"
 
 #include "base/clock.h"
-#include "base/json.h"
 #include "base/rng.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,81 +22,42 @@ enum {
     PROMPT_DEFAULT = 512,
     DECODE_DEFAULT = 64,
     REPS_DEFAULT = 3,
-    REPS_MAX = 1000,
     RUN_TOKENS_MAX = 1 << 20,
-    WINDOWS = 4,
-    WINDOW_ROWS_MAX = 8,
+    STREAM_PROMPT_MAX = 64,      /* short ones, so that streams soon run together */
 };
 
-static const uint32_t window_rows[WINDOWS] = { 1, 2, 4, WINDOW_ROWS_MAX };
+const uint32_t lw_bench_window_rows[LW_BENCH_WINDOWS] = { 1, 2, 4, LW_BENCH_WINDOW_ROWS_MAX };
 
-typedef struct bench {
-    const char *synth_name, *url, *api_key;
-    lw_bench_row server_rows[LW_BENCH_ROWS_MAX];
-    size_t server_row_count;
-    uint32_t prompt, decode, reps;
-    bool json, drafts, profiles;
-    lw_load_options load;
-    lw_loaded model;
-    lw_synth synth;
-    double *scales; /* [layers] of a cut shape: what each stands for; else NULL */
-    lw_profile profile;
-    uint64_t weight_bytes;               /* all weights */
-    lw_read_bytes token;                 /* what one decoded token reads */
-    uint64_t anon_before, anon_after;    /* resident anonymous memory around loading */
-    double *prompt_rates, *decode_rates; /* [reps] tokens a second */
-    double *read_rates;                  /* [reps] bytes a second */
-    lw_device_counts decode_counts;      /* of all repetitions' replies */
-    bool has_counts;
-    double *window_ns[WINDOWS];          /* [reps]; NULL: the model's rounds have fewer rows */
-    lw_draft_result *draft_results;      /* [reps][LW_DRAFT_ROWS]; NULL: not asked for */
-} bench;
-
-typedef struct spread {
-    double min, median, max;
-} spread;
-
-typedef struct results {
-    char device[LW_DEVICE_TEXT_BYTES];
-    spread prompt, decode;   /* tokens a second */
-    spread reads;            /* bytes a second */
-    double share;            /* of the read bandwidth, that decoding uses */
-    double windows[WINDOWS]; /* medians, in plain steps; 0: not measured */
-    double whole_rate;       /* tokens a second of a cut shape's whole model; else 0 */
-    lw_read_bytes whole;     /* what it reads for a token */
-    double draft_rates[LW_DRAFT_ROWS];
-    double launches, commands; /* of a decoded token */
-} results;
+typedef lw_bench bench;
 
 static const char bench_summary[] =
     "Measures prompt and reply tokens a second, the memory that a loaded model takes, and the share\n"
     "of this machine's read bandwidth (measured in the same run) that decoding uses. --synth takes no\n"
     "MODEL: random weights at the shape of a real checkpoint; only a header is written (under /tmp,\n"
-    "removed at once), the weights are made in memory. Shapes:\n" LW_SYNTH_SHAPES;
+    "removed at once), the weights are made in memory. --more-prompt, --streams and --depth may be\n"
+    "given up to four times each. Shapes:\n" LW_SYNTH_SHAPES;
 
 static const char bench_examples[] =
     "  lanewise bench models/lfm3-mlx4\n"
     "  lanewise bench --synth lfm3-1.7b-4bit --threads 2\n"
     "  lanewise bench --synth lfm2-1.2b-bf16 --prompt 128 --decode 32 --json\n"
     "  lanewise bench --synth qwen3.8-27b-cut-4bit --drafts --profile\n"
+    "  lanewise bench --synth lfm3-350m-4bit --streams 1 --streams 8 --depth 8192\n"
     "  lanewise bench models/lfm3-mlx4 --url http://127.0.0.1:8080\n";
 
-/* "RssAnon" of this process in bytes; 0 where the kernel does not say. */
-static uint64_t anonymous_bytes(void)
+/* A line of /proc/self/status, as "RssAnon", in bytes; 0 where the kernel does not say. */
+static uint64_t memory_bytes(const char *name)
 {
     FILE *file = fopen("/proc/self/status", "re");
+    const size_t chars = strlen(name);
     char line[256];
     uint64_t kib = 0;
     while (file != NULL && fgets(line, sizeof line, file) != NULL) {
-        if (sscanf(line, "RssAnon: %" SCNu64 " kB", &kib) == 1) break;
+        if (strncmp(line, name, chars) != 0 || line[chars] != ':') continue;
+        if (sscanf(line + chars + 1, "%" SCNu64 " kB", &kib) == 1) break;
     }
     if (file != NULL) fclose(file);
     return kib * 1024;
-}
-
-static uint32_t positions_mean(const bench *b)
-{
-    return b->prompt + b->decode / 2;
 }
 
 static lw_trace trace_of(bench *b)
@@ -128,7 +87,7 @@ static lw_status open_synth(bench *b, const lw_term *term, lw_diag *d)
     const lw_engine_options options = {
         .device = b->load.device,
         .device_options = lw_load_device_options(&b->load, term),
-        .lanes = 1,
+        .lanes = b->load.lanes,
         .context = b->load.context,
         .chunk_rows = b->load.chunk,
         .wanted_rows = b->load.wanted,
@@ -136,73 +95,117 @@ static lw_status open_synth(bench *b, const lw_term *term, lw_diag *d)
         .trace = trace_of(b),
     };
     const uint32_t context = lw_family_context(b->synth.checkpoint);
+    const uint64_t begin = lw_clock_ns();
     status = lw_engine_open_plan(&b->synth.plan, context, &options, &b->model.engine, d);
+    b->load_ns = lw_clock_ns() - begin;
     lw_progress_line_clear(&line);
     lw_synth_drop(&b->synth);
     if (status == LW_OK) status = lw_stream_open(b->model.engine, &b->model.stream, d);
     return status;
 }
 
+static uint32_t most(const lw_bench_list *list)
+{
+    uint32_t out = 0;
+    for (uint32_t i = 0; i < list->count; i++) out = list->values[i] > out ? list->values[i] : out;
+    return out;
+}
+
+/* Lanes and positions for all that was asked: the lanes' pages together are a deep stream's. */
+static void sizes_choose(bench *b)
+{
+    enum { CHUNK_ROWS = 512 };
+    lw_load_options *load = &b->load;
+    const uint32_t more = most(&b->more_prompts), prompt = more > b->prompt ? more : b->prompt;
+    load->lanes = most(&b->streams) > 1 ? most(&b->streams) : 1;
+    if (load->chunk == 0) load->chunk = CHUNK_ROWS;
+    if (load->context != 0) return;
+    load->context = prompt + b->decode + LW_BENCH_WINDOW_ROWS_MAX;
+    if (b->depths.count == 0) return;
+    const uint32_t deep = lw_bench_depth_positions(most(&b->depths), load->chunk);
+    const uint32_t share = deep / load->lanes + LW_PAGE_POSITIONS;
+    if (share > load->context) load->context = share;
+}
+
+static lw_status open_checkpoint(bench *b, const lw_term *term, const char *dir, lw_diag *d)
+{
+    const uint64_t begin = lw_clock_ns();
+    lw_status status = lw_load_checkpoint(&b->model, dir, d);
+    if (status == LW_OK) status = lw_load_engine(&b->model, &b->load, term, trace_of(b), d);
+    b->load_ns = lw_clock_ns() - begin;
+    return status;
+}
+
 static lw_status open_model(bench *b, const lw_term *term, const char *dir, lw_diag *d)
 {
-    b->anon_before = anonymous_bytes();
-    if (b->load.context == 0) b->load.context = b->prompt + b->decode + WINDOW_ROWS_MAX;
-    lw_status status = LW_OK;
-    if (b->synth_name != NULL) {
-        status = open_synth(b, term, d);
-    } else {
-        status = lw_load_checkpoint(&b->model, dir, d);
-        if (status == LW_OK) status = lw_load_engine(&b->model, &b->load, term, trace_of(b), d);
-    }
+    b->anon_before = memory_bytes("RssAnon");
+    sizes_choose(b);
+    const lw_status status =
+        b->synth_name != NULL ? open_synth(b, term, d) : open_checkpoint(b, term, dir, d);
     if (status != LW_OK) return status;
-    b->anon_after = anonymous_bytes();
+    b->anon_after = memory_bytes("RssAnon");
+    b->resident = memory_bytes("VmRSS");
+    b->resident_max = memory_bytes("VmHWM");
     const lw_plan *plan = lw_engine_plan(b->model.engine);
-    b->token = lw_token_reads(plan, positions_mean(b), NULL);
+    b->token = lw_token_reads(plan, lw_bench_positions(b), NULL);
     for (uint32_t i = 0; i < plan->weight_count; i++) b->weight_bytes += lw_weight_bytes(&plan->weights[i]);
     return b->profiles ? lw_profile_make(&b->profile, plan, b->decode, d) : LW_OK;
 }
 
 /* ---- measuring ---- */
 
-/* The prompt's tokens a second; leaves the last row's logits wanted. */
-static lw_status run_prompt(bench *b, const int32_t *ids, double *rate, lw_diag *d)
+typedef struct prompt_times {
+    double tokens_per_s, first_ns;
+    int32_t first;
+} prompt_times;
+
+static lw_status draw(const bench *b, lw_sampler *sampler, int32_t *id, lw_diag *d)
+{
+    const lw_sampling greedy = { .temperature = 0.0 };
+    const uint32_t vocab = lw_engine_vocab(b->model.engine);
+    const float *logits = NULL;
+    const lw_status status = lw_stream_logits(b->model.stream, 0, &logits, d);
+    if (status != LW_OK) return status;
+    return lw_sampler_draw(sampler, &greedy, logits, vocab, lw_stream_committed(b->model.stream), id, d);
+}
+
+/* Fills the stream anew and draws the first token of a reply. */
+static lw_status run_prompt(bench *b, const int32_t *ids, uint32_t count, lw_sampler *sampler,
+                            prompt_times *out, lw_diag *d)
 {
     lw_stream *stream = b->model.stream;
     const uint32_t chunk = lw_engine_chunk_rows(b->model.engine);
+    lw_stream_reset(stream);
     const uint64_t begin = lw_clock_ns();
-    for (uint32_t done = 0; done < b->prompt;) {
-        const uint32_t rows = b->prompt - done < chunk ? b->prompt - done : chunk;
-        const lw_wanted wanted = done + rows == b->prompt ? LW_WANTED_LAST : LW_WANTED_NONE;
+    for (uint32_t done = 0; done < count;) {
+        const uint32_t rows = count - done < chunk ? count - done : chunk;
+        const lw_wanted wanted = done + rows == count ? LW_WANTED_LAST : LW_WANTED_NONE;
         const lw_status status = lw_stream_forward(stream, ids + done, rows, wanted, d);
         if (status != LW_OK) return status;
         lw_stream_commit(stream, rows);
         done += rows;
     }
-    *rate = b->prompt * 1e9 / (double)(lw_clock_ns() - begin);
-    return LW_OK;
+    out->tokens_per_s = count * 1e9 / (double)(lw_clock_ns() - begin);
+    const lw_status status = draw(b, sampler, &out->first, d);
+    out->first_ns = (double)(lw_clock_ns() - begin);
+    return status;
 }
 
-/* Draws and feeds decode tokens greedily; profiles them where the rate is not wanted. */
-static lw_status run_decode(bench *b, lw_sampler *sampler, double *rate, lw_diag *d)
+/* Feeds and draws decode tokens greedily, from the first one on; profiles them where the rate is not wanted.
+ */
+static lw_status run_decode(bench *b, lw_sampler *sampler, int32_t id, double *rate, lw_diag *d)
 {
-    const lw_sampling greedy = { .temperature = 0.0 };
-    const uint32_t vocab = lw_engine_vocab(b->model.engine);
     lw_stream *stream = b->model.stream;
     lw_status status = LW_OK;
     lw_device_counts before = { 0 }, after = { 0 };
     b->has_counts = lw_engine_read_counts(b->model.engine, &before);
     const uint64_t begin = lw_clock_ns();
     for (uint32_t i = 0; i < b->decode && status == LW_OK; i++) {
-        const float *logits = NULL;
-        int32_t id = 0;
-        status = lw_stream_logits(stream, 0, &logits, d);
-        if (status == LW_OK) {
-            status = lw_sampler_draw(sampler, &greedy, logits, vocab, lw_stream_committed(stream), &id, d);
-        }
         if (rate == NULL) lw_profile_step_begin(&b->profile);
-        if (status == LW_OK) status = lw_stream_forward(stream, &id, 1, LW_WANTED_LAST, d);
+        status = lw_stream_forward(stream, &id, 1, LW_WANTED_LAST, d);
         if (rate == NULL) lw_profile_step_end(&b->profile);
         if (status == LW_OK) lw_stream_commit(stream, 1);
+        if (status == LW_OK) status = draw(b, sampler, &id, d);
     }
     if (rate == NULL) return status;
     *rate = b->decode * 1e9 / (double)(lw_clock_ns() - begin);
@@ -217,15 +220,51 @@ static lw_status run_windows(bench *b, uint32_t rep, lw_diag *d)
 {
     const uint32_t vocab = lw_engine_vocab(b->model.engine);
     lw_status status = LW_OK;
-    for (uint32_t w = 0; w < WINDOWS && b->window_ns[w] != NULL && status == LW_OK; w++) {
-        int32_t ids[WINDOW_ROWS_MAX];
+    for (uint32_t w = 0; w < b->windows && status == LW_OK; w++) {
+        const uint32_t rows = lw_bench_window_rows[w];
+        int32_t ids[LW_BENCH_WINDOW_ROWS_MAX];
         lw_rng rng = lw_rng_make((uint64_t)rep << 8 | w);
-        for (uint32_t i = 0; i < window_rows[w]; i++) ids[i] = (int32_t)lw_rng_below(&rng, vocab);
+        for (uint32_t i = 0; i < rows; i++) ids[i] = (int32_t)lw_rng_below(&rng, vocab);
         const uint64_t begin = lw_clock_ns();
-        status = lw_stream_forward(b->model.stream, ids, window_rows[w], LW_WANTED_ALL, d);
-        b->window_ns[w][rep] = (double)(lw_clock_ns() - begin);
+        status = lw_stream_forward(b->model.stream, ids, rows, LW_WANTED_ALL, d);
+        lw_bench_samples(b, LW_BENCH_WINDOW + w)[rep] = (double)(lw_clock_ns() - begin);
     }
     return status;
+}
+
+static lw_status run_more_prompts(bench *b, const int32_t *ids, lw_sampler *sampler, uint32_t rep, lw_diag *d)
+{
+    lw_status status = LW_OK;
+    for (uint32_t i = 0; i < b->more_prompts.count && status == LW_OK; i++) {
+        prompt_times times = { .first = 0 };
+        status = run_prompt(b, ids, b->more_prompts.values[i], sampler, &times, d);
+        lw_bench_samples(b, LW_BENCH_MORE_PROMPT + i)[rep] = times.tokens_per_s;
+    }
+    return status;
+}
+
+/* What takes the engine's lanes away from the stream, which is opened again behind it. */
+static lw_status run_lent(bench *b, uint32_t rep, lw_diag *d)
+{
+    const uint32_t prompt = b->prompt < STREAM_PROMPT_MAX ? b->prompt : STREAM_PROMPT_MAX;
+    lw_depth_result depths[LW_BENCH_LIST_MAX];
+    lw_status status = LW_OK;
+    if (b->streams.count == 0 && b->depths.count == 0) return LW_OK;
+    lw_stream_close(b->model.stream);
+    b->model.stream = NULL;
+    for (uint32_t i = 0; i < b->streams.count && status == LW_OK; i++) {
+        const lw_bench_streams what = { .streams = b->streams.values[i], .prompt = prompt,
+                                        .tokens = b->decode };
+        status = lw_bench_streams_run(b->model.engine, &what,
+                                      &lw_bench_samples(b, LW_BENCH_STREAMS + i)[rep], d);
+    }
+    if (status == LW_OK && b->depths.count > 0)
+        status = lw_bench_depth_run(b->model.engine, b->depths.values, b->depths.count, depths, d);
+    for (uint32_t i = 0; i < b->depths.count && status == LW_OK; i++) {
+        lw_bench_samples(b, LW_BENCH_DEPTH_DECODE + i)[rep] = depths[i].decode_tok_s;
+        lw_bench_samples(b, LW_BENCH_DEPTH_PROMPT + i)[rep] = depths[i].prompt_tok_s;
+    }
+    return status == LW_OK ? lw_stream_open(b->model.engine, &b->model.stream, d) : status;
 }
 
 static lw_status measure(bench *b, const int32_t *ids, lw_sampler *sampler, lw_progress_line *line,
@@ -233,12 +272,18 @@ static lw_status measure(bench *b, const int32_t *ids, lw_sampler *sampler, lw_p
 {
     lw_status status = LW_OK;
     for (uint32_t i = 0; i < b->reps && status == LW_OK; i++) {
+        prompt_times times = { .first = 0 };
         lw_progress_line_step(line, i, b->reps);
-        lw_stream_reset(b->model.stream);
-        status = run_prompt(b, ids, &b->prompt_rates[i], d);
-        if (status == LW_OK) status = run_decode(b, sampler, &b->decode_rates[i], d);
+        status = run_prompt(b, ids, b->prompt, sampler, &times, d);
+        lw_bench_samples(b, LW_BENCH_PROMPT)[i] = times.tokens_per_s;
+        lw_bench_samples(b, LW_BENCH_FIRST)[i] = times.first_ns;
+        if (status == LW_OK)
+            status = run_decode(b, sampler, times.first, &lw_bench_samples(b, LW_BENCH_DECODE)[i], d);
         if (status == LW_OK) status = run_windows(b, i, d);
-        if (status == LW_OK) status = lw_bandwidth_measure(b->load.threads, &b->read_rates[i], d);
+        if (status == LW_OK) status = run_more_prompts(b, ids, sampler, i, d);
+        if (status == LW_OK) status = run_lent(b, i, d);
+        if (status == LW_OK)
+            status = lw_bandwidth_measure(b->load.threads, &lw_bench_samples(b, LW_BENCH_READS)[i], d);
     }
     lw_progress_line_clear(line);
     return status;
@@ -247,11 +292,10 @@ static lw_status measure(bench *b, const int32_t *ids, lw_sampler *sampler, lw_p
 /* One more reply, whose ops are told apart. */
 static lw_status measure_profile(bench *b, const int32_t *ids, lw_sampler *sampler, lw_diag *d)
 {
-    double rate;
+    prompt_times times;
     if (!b->profiles) return LW_OK;
-    lw_stream_reset(b->model.stream);
-    const lw_status status = run_prompt(b, ids, &rate, d);
-    return status == LW_OK ? run_decode(b, sampler, NULL, d) : status;
+    const lw_status status = run_prompt(b, ids, b->prompt, sampler, &times, d);
+    return status == LW_OK ? run_decode(b, sampler, times.first, NULL, d) : status;
 }
 
 /* Gives the stream's lane to a core. */
@@ -271,17 +315,12 @@ static lw_status measure_drafts(bench *b, const int32_t *ids, lw_progress_line *
     return status;
 }
 
-static lw_status results_make(bench *b, lw_diag *d)
+static lw_status samples_make(bench *b, lw_diag *d)
 {
     const uint32_t rows_max = lw_engine_wanted_max(b->model.engine);
-    b->prompt_rates = calloc(b->reps, sizeof(double));
-    b->decode_rates = calloc(b->reps, sizeof(double));
-    b->read_rates = calloc(b->reps, sizeof(double));
-    bool is_there = b->prompt_rates != NULL && b->decode_rates != NULL && b->read_rates != NULL;
-    for (uint32_t w = 0; w < WINDOWS && window_rows[w] <= rows_max; w++) {
-        b->window_ns[w] = calloc(b->reps, sizeof(double));
-        is_there = is_there && b->window_ns[w] != NULL;
-    }
+    while (b->windows < LW_BENCH_WINDOWS && lw_bench_window_rows[b->windows] <= rows_max) b->windows++;
+    b->samples = calloc((size_t)LW_BENCH_SERIES * b->reps, sizeof *b->samples);
+    bool is_there = b->samples != NULL;
     if (b->drafts) {
         b->draft_results = calloc((size_t)b->reps * LW_DRAFT_ROWS, sizeof *b->draft_results);
         is_there = is_there && b->draft_results != NULL;
@@ -293,13 +332,14 @@ static lw_status bench_run(bench *b, const lw_term *term, const char *dir, lw_di
 {
     lw_sampler *sampler = NULL;
     lw_status status = open_model(b, term, dir, d);
-    if (status == LW_OK) status = results_make(b, d);
+    if (status == LW_OK) status = samples_make(b, d);
     if (status != LW_OK) return status;
-    int32_t *ids = calloc(b->prompt, sizeof *ids);
-    if (ids == NULL) status = lw_fail(d, LW_NO_ROOM, "no memory for a prompt of %u tokens", b->prompt);
+    const uint32_t more = most(&b->more_prompts), prompt = more > b->prompt ? more : b->prompt;
+    int32_t *ids = calloc(prompt, sizeof *ids);
+    if (ids == NULL) status = lw_fail(d, LW_NO_ROOM, "no memory for a prompt of %u tokens", prompt);
     const uint32_t vocab = lw_engine_vocab(b->model.engine);
     lw_rng rng = lw_rng_make(1);
-    for (uint32_t i = 0; status == LW_OK && i < b->prompt; i++) ids[i] = (int32_t)lw_rng_below(&rng, vocab);
+    for (uint32_t i = 0; status == LW_OK && i < prompt; i++) ids[i] = (int32_t)lw_rng_below(&rng, vocab);
     if (status == LW_OK) status = lw_sampler_make(vocab, &sampler, d);
     lw_progress_line line = lw_progress_line_make(term, "measuring");
     if (status == LW_OK) status = measure(b, ids, sampler, &line, d);
@@ -311,196 +351,14 @@ static lw_status bench_run(bench *b, const lw_term *term, const char *dir, lw_di
     return status;
 }
 
-/* ---- reporting ---- */
-
-static int compare_doubles(const void *a, const void *b)
-{
-    const double left = *(const double *)a, right = *(const double *)b;
-    return (left > right) - (left < right);
-}
-
-static spread spread_of(double *values, uint32_t count)
-{
-    qsort(values, count, sizeof *values, compare_doubles);
-    const double upper = values[count / 2], lower = values[(count - 1) / 2];
-    return (spread){ .min = values[0], .median = (lower + upper) / 2, .max = values[count - 1] };
-}
-
-static void add_spread(json_t *object, const char *name, spread s)
-{
-    json_object_set_new(object, name,
-                        json_pack("{s:f, s:f, s:f}", "median", s.median, "min", s.min, "max", s.max));
-}
-
-static void add_count(json_t *object, const char *name, uint64_t count)
-{
-    json_object_set_new(object, name, json_integer((json_int_t)count));
-}
-
-static void add_drafts(json_t *object, const bench *b, const results *r)
-{
-    json_t *list = json_array();
-    for (uint32_t row = 0; row < LW_DRAFT_ROWS; row++) {
-        const lw_draft_result *last = &b->draft_results[(size_t)(b->reps - 1) * LW_DRAFT_ROWS + row];
-        json_array_append_new(list, json_pack("{s:b, s:f, s:f, s:i, s:i, s:i}", "plain", row == 0, "right",
-                                              lw_draft_shares[row], "tok_s", r->draft_rates[row], "rounds",
-                                              (int)last->rounds, "drafted", (int)last->drafted, "kept",
-                                              (int)last->kept));
-    }
-    json_object_set_new(object, "drafts", list);
-}
-
-/* What only some measurements have. */
-static void add_more(json_t *object, const bench *b, const results *r)
-{
-    json_t *windows = json_array();
-    for (uint32_t w = 0; w < WINDOWS && r->windows[w] > 0.0; w++)
-        json_array_append_new(windows,
-                              json_pack("{s:i, s:f}", "rows", (int)window_rows[w], "steps", r->windows[w]));
-    json_object_set_new(object, "windows", windows);
-    if (b->scales != NULL) {
-        json_object_set_new(object, "whole",
-                            json_pack("{s:f, s:I, s:I, s:i, s:i}", "decode_tok_s", r->whole_rate,
-                                      "bytes_per_token", (json_int_t)r->whole.weights,
-                                      "state_bytes_per_token", (json_int_t)r->whole.states, "layers",
-                                      (int)lw_synth_layers_whole(b->synth.shape), "layers_run",
-                                      (int)strlen(b->synth.shape->layers)));
-    }
-    if (b->profiles) json_object_set_new(object, "profile", lw_profile_json(&b->profile, positions_mean(b)));
-    if (b->drafts) add_drafts(object, b, r);
-    if (!b->has_counts) return;
-    json_object_set_new(object, "launches_per_token", json_real(r->launches));
-    json_object_set_new(object, "commands_per_token", json_real(r->commands));
-}
-
-static void print_json(const bench *b, const char *name, const results *r)
-{
-    json_t *object = json_object();
-    json_object_set_new(object, "model", lw_json_text(name, strlen(name)));
-    json_object_set_new(object, "device", json_string(r->device));
-    add_count(object, "prompt_tokens", b->prompt);
-    add_count(object, "decode_tokens", b->decode);
-    add_count(object, "reps", b->reps);
-    add_spread(object, "prompt_tok_s", r->prompt);
-    add_spread(object, "decode_tok_s", r->decode);
-    add_spread(object, "read_bytes_s", r->reads);
-    json_object_set_new(object, "bandwidth_share", json_real(r->share));
-    add_count(object, "weight_bytes", b->weight_bytes);
-    add_count(object, "bytes_per_token", b->token.weights);
-    add_count(object, "state_bytes_per_token", b->token.states);
-    add_count(object, "anon_bytes", b->anon_after);
-    add_count(object, "anon_bytes_before_load", b->anon_before);
-    add_more(object, b, r);
-    if (b->url != NULL)
-        json_object_set_new(object, "server",
-                            lw_bench_url_json(b->server_rows, b->server_row_count, r->decode.median));
-    lw_out_json(object);
-}
-
-static void print_rate(const char *what, spread rate, uint32_t tokens)
-{
-    printf("%-11s %10.1f tok/s (%.1f to %.1f), %u tokens\n", what, rate.median, rate.min, rate.max, tokens);
-}
-
-static void print_drafts(const bench *b, const results *r)
-{
-    if (!b->drafts) return;
-    printf("drafts      %10.1f tok/s in plain rounds, with the head's bookkeeping\n", r->draft_rates[0]);
-    for (uint32_t row = 1; row < LW_DRAFT_ROWS; row++) {
-        const lw_draft_result *last = &b->draft_results[(size_t)(b->reps - 1) * LW_DRAFT_ROWS + row];
-        printf("            %10.1f tok/s where %.0f %% of the head's drafts are right: %.2f times plain; %u "
-               "rounds, %u drafts, %u kept\n",
-               r->draft_rates[row], 100 * lw_draft_shares[row], r->draft_rates[row] / r->draft_rates[0],
-               last->rounds, last->drafted, last->kept);
-    }
-}
-
-static void print_windows(const results *r)
-{
-    if (r->windows[0] <= 0.0) return;
-    printf("windows    ");
-    for (uint32_t w = 0; w < WINDOWS && r->windows[w] > 0.0; w++)
-        printf("%s %u: %.2f", w == 0 ? "" : ",", window_rows[w], r->windows[w]);
-    printf("   rows of random tokens with logits, in forwards of one\n");
-}
-
-static void print_plain(const bench *b, const char *name, const results *r)
-{
-    const double mib = 1 << 20, giga = 1e9;
-    printf("model       %s%s\n", name, b->synth_name != NULL ? " (random weights)" : "");
-    printf("device      %s\n", r->device);
-    print_rate("prompt", r->prompt, b->prompt);
-    print_rate("decode", r->decode, b->decode);
-    if (b->scales != NULL) {
-        printf(
-            "whole       %10.1f tok/s extrapolated from %zu of %u layers; %.1f MiB of weights and %.1f MiB "
-            "of state a token\n",
-            r->whole_rate, strlen(b->synth.shape->layers), lw_synth_layers_whole(b->synth.shape),
-            (double)r->whole.weights / mib, (double)r->whole.states / mib);
-    }
-    print_windows(r);
-    if (b->has_counts)
-        printf("launches    %10.1f a token, made by %.1f commands\n", r->launches, r->commands);
-    printf("per token   %10.1f MiB of weights read, as stored, and %.1f MiB of state\n",
-           (double)b->token.weights / mib, (double)b->token.states / mib);
-    printf("bandwidth   %10.1f GB/s (%.1f to %.1f) read here; decoding uses %.0f %%\n",
-           r->reads.median / giga, r->reads.min / giga, r->reads.max / giga, r->share * 100);
-    printf("memory      %10.1f MiB anonymous after loading (%.1f before), for %.1f MiB of weights\n",
-           (double)b->anon_after / mib, (double)b->anon_before / mib, (double)b->weight_bytes / mib);
-    print_drafts(b, r);
-    if (b->profiles) lw_profile_print(&b->profile, positions_mean(b), r->reads.median);
-    printf("medians (least to most) of %u repetitions: prompt, decode and bandwidth in turn\n", b->reps);
-    if (b->url != NULL) lw_bench_url_print(b->server_rows, b->server_row_count, r->decode.median);
-}
-
-/* Medians of what the repetitions gave for windows and drafts; sorts the former. */
-static void report_fill(const bench *b, results *r)
-{
-    for (uint32_t w = 0; w < WINDOWS && b->window_ns[w] != NULL; w++) {
-        r->windows[w] = spread_of(b->window_ns[w], b->reps).median;
-        if (w > 0) r->windows[w] /= r->windows[0];
-    }
-    if (b->window_ns[0] != NULL) r->windows[0] = 1.0;
-    r->launches = (double)b->decode_counts.launches / b->decode / b->reps;
-    r->commands = (double)b->decode_counts.commands / b->decode / b->reps;
-    for (uint32_t row = 0; b->drafts && row < LW_DRAFT_ROWS; row++) {
-        double rates[REPS_MAX];
-        for (uint32_t i = 0; i < b->reps; i++)
-            rates[i] = b->draft_results[(size_t)i * LW_DRAFT_ROWS + row].tokens_per_s;
-        r->draft_rates[row] = spread_of(rates, b->reps).median;
-    }
-}
-
-static void report(const bench *b, const char *name)
-{
-    const lw_plan *plan = lw_engine_plan(b->model.engine);
-    results r = {
-        .prompt = spread_of(b->prompt_rates, b->reps),
-        .decode = spread_of(b->decode_rates, b->reps),
-        .reads = spread_of(b->read_rates, b->reps),
-    };
-    r.share = r.decode.median * (double)(b->token.weights + b->token.states) / r.reads.median;
-    if (b->scales != NULL) {
-        r.whole_rate = r.decode.median / lw_profile_stretch(&b->profile, b->scales);
-        r.whole = lw_token_reads(plan, positions_mean(b), b->scales);
-    }
-    report_fill(b, &r);
-    lw_engine_describe(b->model.engine, r.device, sizeof r.device);
-    if (b->json) print_json(b, name, &r);
-    else print_plain(b, name, &r);
-}
-
 static void bench_close(bench *b)
 {
     lw_loaded_close(&b->model);
     if (b->synth_name != NULL) lw_synth_close(&b->synth);
     lw_profile_free(&b->profile);
-    for (uint32_t w = 0; w < WINDOWS; w++) free(b->window_ns[w]);
+    free(b->samples);
     free(b->draft_results);
     free(b->scales);
-    free(b->prompt_rates);
-    free(b->decode_rates);
-    free(b->read_rates);
 }
 
 static size_t bench_options(bench *b, lw_option *table)
@@ -529,13 +387,28 @@ static size_t bench_options(bench *b, lw_option *table)
           .min = 1,
           .max = RUN_TOKENS_MAX,
           .help = "tokens of the reply; default: 64" },
+        { .name = "more-prompt",
+          .value = "N",
+          .list = &b->more_prompts.texts,
+          .help = "also time a prompt of N tokens" },
+        { .name = "streams",
+          .value = "N",
+          .list = &b->streams.texts,
+          .help = "also decode N streams at once, in the rounds of `serve`" },
+        { .name = "depth",
+          .value = "N",
+          .list = &b->depths.texts,
+          .help = "also run a decode step and a prompt chunk behind N positions" },
         { .name = "reps",
           .value = "N",
           .u32 = &b->reps,
           .min = REPS_DEFAULT,
-          .max = REPS_MAX,
+          .max = LW_BENCH_REPS_MAX,
           .help = "repetitions; default: 3" },
         { .name = "json", .flag = &b->json, .help = "one JSON object" },
+        { .name = "config",
+          .flag = &b->tells_config,
+          .help = "with --synth: print the shape's config.json and end" },
     };
     memcpy(table, options, sizeof options);
     const size_t count = sizeof options / sizeof options[0];
@@ -551,6 +424,54 @@ static lw_status bench_server(bench *b, lw_diag *d)
     if (status != LW_OK) return status;
     server.server.api_key = b->api_key;
     return lw_bench_url_run(&server, b->server_rows, &b->server_row_count, d);
+}
+
+/* The numbers of one option; false, with the exit code: what stands there is none. */
+static bool list_read(const char *option, lw_bench_list *list, uint32_t max, int *code)
+{
+    for (uint32_t i = 0; i < list->texts.count; i++) {
+        const char *text = list->texts.values[i];
+        char *end = NULL;
+        errno = 0;
+        const unsigned long value = strtoul(text, &end, 10);
+        if (i == LW_BENCH_LIST_MAX) {
+            *code = lw_usage_error("bench", "--%s may be given %d times", option, LW_BENCH_LIST_MAX);
+            return false;
+        }
+        if (text[0] < '0' || text[0] > '9' || *end != '\0' || errno != 0 || value < 1 || value > max) {
+            *code = lw_usage_error("bench", "--%s takes a whole number from 1 to %u, not \"%s\"", option, max,
+                                   text);
+            return false;
+        }
+        list->values[list->count++] = (uint32_t)value;
+    }
+    return true;
+}
+
+static bool lists_read(bench *b, int *code)
+{
+    if (!list_read("more-prompt", &b->more_prompts, RUN_TOKENS_MAX, code)) return false;
+    if (!list_read("streams", &b->streams, LW_CORE_LANES_MAX, code)) return false;
+    if (!list_read("depth", &b->depths, RUN_TOKENS_MAX, code)) return false;
+    if (!b->drafts || b->streams.count == 0) return true;
+    *code = lw_usage_error("bench", "--drafts runs one stream: leave out --streams");
+    return false;
+}
+
+/* config.json of a shape, for programs that make files of the same sizes. */
+static int config_tell(const bench *b)
+{
+    lw_buf config, header;
+    uint64_t data_bytes;
+    lw_diag d;
+    lw_buf_init(&config, 0);
+    lw_buf_init(&header, 0);
+    const lw_status status = lw_synth_image(b->synth_name, &config, &header, &data_bytes, &d);
+    const int code = status == LW_OK ? LW_EXIT_OK : lw_term_error("%s", d.text);
+    if (status == LW_OK) printf("%.*s\n", (int)config.count, config.bytes);
+    lw_buf_deinit(&config);
+    lw_buf_deinit(&header);
+    return code;
 }
 
 /* False, with the exit code: there is no such shape, or it lacks what is asked of it. */
@@ -575,7 +496,7 @@ int lw_verb_bench(const lw_term *term, int argc, char **argv)
     bench b = { .prompt = PROMPT_DEFAULT,
                 .decode = DECODE_DEFAULT,
                 .reps = REPS_DEFAULT,
-                .load = { .wanted = WINDOW_ROWS_MAX } };
+                .load = { .wanted = LW_BENCH_WINDOW_ROWS_MAX } };
     lw_option options[LW_OPTIONS_MAX];
     const size_t option_count = bench_options(&b, options);
     const lw_usage usage = {
@@ -596,13 +517,16 @@ int lw_verb_bench(const lw_term *term, int argc, char **argv)
     if (b.drafts && b.synth_name == NULL) {
         return lw_usage_error("bench", "--drafts goes with --synth: a real model's drafts show with --url");
     }
+    if (b.tells_config && b.synth_name == NULL) return lw_usage_error("bench", "--config goes with --synth");
     if (b.synth_name != NULL && !synth_check(&b, &code)) return code;
+    if (!lists_read(&b, &code)) return code;
+    if (b.tells_config) return config_tell(&b);
     const char *name = b.synth_name != NULL ? b.synth_name : arguments.values[0];
     lw_diag d;
     lw_status status = bench_run(&b, term, name, &d);
     if (status == LW_OK) status = bench_server(&b, &d);
     if (status != LW_OK) code = lw_term_error("%s", d.text);
-    else report(&b, name);
+    else lw_bench_report(&b, name);
     bench_close(&b);
     return code;
 }

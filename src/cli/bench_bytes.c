@@ -14,7 +14,7 @@ static uint64_t weight_reads(const lw_plan *plan, const lw_op *op, uint32_t inde
     const lw_weight *weight = &plan->weights[index];
     const uint64_t bytes = lw_weight_bytes(weight);
     if (op->kind == LW_OP_EMBED) return bytes / weight->rows;
-    if (op->kind == LW_OP_EXPERT_LINEAR)
+    if (op->kind == LW_OP_EXPERT_LINEAR || op->kind == LW_OP_EXPERT_BIAS)
         return bytes / weight->stack_count * plan->values[op->out.index].slots;
     return bytes;
 }

@@ -97,7 +97,7 @@ lw_status lw_load_engine(lw_loaded *loaded, const lw_load_options *options, cons
     const lw_engine_options engine_options = {
         .device = options->device,
         .device_options = lw_load_device_options(options, term),
-        .lanes = 1,
+        .lanes = options->lanes != 0 ? options->lanes : 1,
         .context = options->context,
         .chunk_rows = options->chunk,
         .wanted_rows = options->wanted,

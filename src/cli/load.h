@@ -13,6 +13,7 @@
 
 typedef struct lw_load_options {
     uint32_t threads, context, chunk; /* 0: the engine's own choice */
+    uint32_t lanes;                   /* 0: one */
     uint32_t wanted;                  /* rows of one forward whose logits are read; 0: all */
     const char *isa;                  /* NULL: the best */
     bool head;                        /* the draft head too, where the checkpoint has one */

@@ -468,7 +468,7 @@ static lw_status config_text(const lw_synth_shape *s, uint32_t bits, lw_buf *out
     lw_status status = lw_buf_printf(
         out,
         "{\"model_type\":\"%s\",\"hidden_size\":%u,\"vocab_size\":%u,\"num_attention_heads\":%u,"
-        "\"num_key_value_heads\":%u,\"head_dim\":%u,\"max_position_embeddings\":32768,"
+        "\"num_key_value_heads\":%u,\"head_dim\":%u,\"max_position_embeddings\":65536,"
         "\"tie_word_embeddings\":%s,\"num_hidden_layers\":%zu,",
         s->model_type, s->width, s->vocab, s->heads, s->heads_kv, s->head_dim, s->is_tied ? "true" : "false",
         strlen(s->layers));

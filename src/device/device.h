@@ -11,6 +11,7 @@
 #ifndef LW_DEVICE_DEVICE_H
 #define LW_DEVICE_DEVICE_H
 
+#include "base/pool.h"
 #include "model/checkpoint.h"
 #include "ops/plan.h"
 
@@ -104,6 +105,11 @@ typedef struct lw_exec_options {
     lw_trace trace;
 } lw_exec_options;
 
+/* Of the largest batch. */
+typedef struct lw_scratch_rows {
+    uint32_t rows_max, wanted_max;
+} lw_scratch_rows;
+
 /* What a device was given to do since it was opened: commands that the host appended, and kernels that they
  * made the device run. */
 typedef struct lw_device_counts { uint64_t commands, launches; } lw_device_counts;
@@ -124,11 +130,18 @@ typedef struct lw_device_table {
      * nothing. */
     void (*facts)(const lw_device *device, lw_fact_taker *take, void *context);
     uint64_t (*free_bytes)(const lw_device *device);
+    /* Threads of its own that idle between submissions, for who drives it; NULL: it has none. */
+    lw_pool *(*threads)(const lw_device *device);
     /* NULL: the device has no launches to count. */
     void (*read_counts)(const lw_device *device, lw_device_counts *counts);
 
     /* Bytes of one page of a reach group, over all its states; pure. */
     uint64_t (*page_bytes)(const lw_device *device, const lw_plan *plan, uint32_t group);
+
+    /* Bytes that compile takes for batches of up to so many rows, so many of them with logits: values,
+     * their logits, scratch and tables of rows. Pure; LW_NO_ROOM where there is no memory to work it out. */
+    lw_status (*scratch_bytes)(const lw_device *device, const lw_plan *plan, const lw_scratch_rows *rows,
+                               uint64_t *bytes, lw_diag *d);
 
     lw_status (*compile)(lw_device *device, const lw_plan *plan, const lw_exec_options *options,
                          lw_exec **out, lw_diag *d);

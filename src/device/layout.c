@@ -101,3 +101,15 @@ lw_status lw_layout_make(const lw_plan *plan, uint32_t rows_max, uint32_t wanted
     }
     return LW_OK;
 }
+
+lw_status lw_layout_bytes(const lw_plan *plan, const lw_layout_order *order, uint32_t rows_max,
+                          uint32_t wanted_max, uint64_t *bytes, lw_diag *d)
+{
+    lw_arena arena;
+    lw_layout layout = { .order = order };
+    lw_arena_init(&arena, SIZE_MAX);
+    const lw_status status = lw_layout_make(plan, rows_max, wanted_max, &arena, &layout, d);
+    lw_arena_deinit(&arena);
+    *bytes = layout.bytes;
+    return status;
+}

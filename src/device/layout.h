@@ -36,4 +36,8 @@ uint64_t lw_layout_group_bytes(const lw_plan *plan, uint32_t group);
 lw_status lw_layout_make(const lw_plan *plan, uint32_t rows_max, uint32_t wanted_max, lw_arena *arena,
                          lw_layout *out, lw_diag *d) LW_MUST_USE;
 
+/* Its bytes alone, in this order (NULL: the plan's own). */
+lw_status lw_layout_bytes(const lw_plan *plan, const lw_layout_order *order, uint32_t rows_max,
+                          uint32_t wanted_max, uint64_t *bytes, lw_diag *d) LW_MUST_USE;
+
 #endif

@@ -46,7 +46,8 @@ typedef struct nemo_block {
     lw_wref conv, conv_bias, a_log, d, dt_bias, norm_out;
     nemo_linear q, k, v, o;              /* attention */
     nemo_linear up, down;                /* dense, or the shared expert */
-    lw_wref router, router_bias, expert_up, expert_down;
+    lw_wref router, router_bias;
+    nemo_linear expert_up, expert_down;  /* stacks; biases as the shared expert and the latent have them */
     nemo_linear latent_in, latent_out;
 } nemo_block;
 
@@ -339,6 +340,15 @@ static void read_attention_weights(lw_reader *r, const nemo_config *c, nemo_bloc
     w->o = read_linear(r, c->width, q_width, at, "mixer.o_proj");
 }
 
+/* Fused stacks of transformers have no biases; a publisher's file has one tensor for each expert. */
+static nemo_linear read_experts(lw_reader *r, const uint32_t dims[3], const lw_stack_names names[2],
+                                const char *parent)
+{
+    const uint32_t vectors[2] = { dims[0], dims[1] };
+    return (nemo_linear){ .w = lw_read_stack(r, dims, &names[0], parent),
+                          .bias = lw_read_vectors(r, vectors, &names[1], parent) };
+}
+
 static void read_moe_weights(lw_reader *r, const nemo_config *c, nemo_block *w, const char *at)
 {
     const uint32_t seen = c->latent == 0 ? c->width : c->latent;
@@ -346,14 +356,20 @@ static void read_moe_weights(lw_reader *r, const nemo_config *c, nemo_block *w, 
     const uint32_t down[3] = { c->route.experts, seen, c->expert_width };
     w->router = lw_read_matrix(r, c->route.experts, c->width, "%s.mixer.gate", at);
     w->router_bias = lw_read_dense(r, 1, c->route.experts, "%s.mixer.gate.e_score_correction_bias", at);
-    const lw_stack_names up_names = { .whole = "switch_mlp.fc1", .fused = "experts.up_proj",
-                                      .fused_rows = c->expert_width, .each = "experts.*.up_proj" };
-    const lw_stack_names down_names = { .whole = "switch_mlp.fc2", .fused = "experts.down_proj",
-                                        .fused_rows = seen, .each = "experts.*.down_proj" };
+    const lw_stack_names up_names[2] = {
+        { .whole = "switch_mlp.fc1", .fused = "experts.up_proj", .fused_rows = c->expert_width,
+          .each = "experts.*.up_proj" },
+        { .whole = "switch_mlp.fc1.bias", .each = "experts.*.up_proj.bias" },
+    };
+    const lw_stack_names down_names[2] = {
+        { .whole = "switch_mlp.fc2", .fused = "experts.down_proj", .fused_rows = seen,
+          .each = "experts.*.down_proj" },
+        { .whole = "switch_mlp.fc2.bias", .each = "experts.*.down_proj.bias" },
+    };
     char parent[64];
     snprintf(parent, sizeof parent, "%s.mixer", at);
-    w->expert_up = lw_read_stack(r, up, &up_names, parent);
-    w->expert_down = lw_read_stack(r, down, &down_names, parent);
+    w->expert_up = read_experts(r, up, up_names, parent);
+    w->expert_down = read_experts(r, down, down_names, parent);
     if (c->latent != 0) {
         w->latent_in = read_linear(r, c->latent, c->width, at, "mixer.fc1_latent_proj");
         w->latent_out = read_linear(r, c->width, c->latent, at, "mixer.fc2_latent_proj");
@@ -421,6 +437,12 @@ static lw_ref linear(lw_plan *p, lw_ref x, const nemo_linear *w)
     return lw_plan_bias(p, lw_plan_linear(p, x, w->w, LW_TYPE_F32), w->bias);
 }
 
+static lw_ref experts(lw_plan *p, lw_ref x, lw_ref route, const nemo_linear *w)
+{
+    if (w->bias.index == LW_NONE) return lw_plan_expert_linear(p, x, route, w->w);
+    return lw_plan_expert_bias(p, lw_plan_expert_linear_f32(p, x, route, w->w), route, w->bias);
+}
+
 static lw_ref norm(const nemo_build *b, lw_ref x, lw_wref w)
 {
     return lw_plan_rms_norm(b->p, x, w, b->c->eps, LW_NORM_TWICE);
@@ -477,8 +499,8 @@ static lw_ref moe_mixer(const nemo_build *b, const nemo_block *w, lw_ref h)
     const lw_ref logits = lw_plan_linear(p, h, w->router, LW_TYPE_F32);
     const lw_ref route = lw_plan_route(p, logits, w->router_bias, &b->c->route);
     const lw_ref seen = b->c->latent == 0 ? h : linear(p, h, &w->latent_in);
-    const lw_ref up = lw_plan_expert_linear(p, seen, route, w->expert_up);
-    const lw_ref each = lw_plan_expert_linear(p, lw_plan_relu2(p, up), route, w->expert_down);
+    const lw_ref up = experts(p, seen, route, &w->expert_up);
+    const lw_ref each = experts(p, lw_plan_relu2(p, up), route, &w->expert_down);
     lw_ref routed = lw_plan_expert_sum(p, each, route);
     if (b->c->latent != 0) routed = linear(p, routed, &w->latent_out);
     return b->c->shared_width == 0 ? routed : lw_plan_add(p, routed, relu2_mixer(p, w, h));

@@ -40,6 +40,14 @@ lw_wref lw_read_stack(lw_reader *reader, const uint32_t dims[3], const lw_stack_
     return taken(reader, lw_names_stack_of(reader->names, &w, dims, stored, "%s", parent), &w);
 }
 
+lw_wref lw_read_vectors(lw_reader *reader, const uint32_t dims[2], const lw_stack_names *stored,
+                        const char *parent)
+{
+    lw_weight w;
+    if (!lw_names_has_vectors(reader->names, dims[0], stored, "%s", parent)) return (lw_wref){ LW_NONE };
+    return taken(reader, lw_names_vectors_of(reader->names, &w, dims, stored, "%s", parent), &w);
+}
+
 lw_status lw_read_attention_dims(const lw_config *config, uint32_t width, lw_attention_dims *out, lw_diag *d)
 {
     enum { HEADS_MAX = 4096 };

@@ -26,6 +26,11 @@ lw_wref lw_read_dense(lw_reader *reader, uint32_t rows, uint32_t cols, const cha
 lw_wref lw_read_stack(lw_reader *reader, const uint32_t dims[3], const lw_stack_names *stored,
                       const char *parent);
 
+/* The same of vectors, dims[0] of dims[1] elements; the reference of one that the file lacks altogether has
+ * the index LW_NONE, and nothing is missing. */
+lw_wref lw_read_vectors(lw_reader *reader, const uint32_t dims[2], const lw_stack_names *stored,
+                        const char *parent);
+
 /* Of attention: num_attention_heads, num_key_value_heads, head_dim (width / heads where the config has none),
  * checked: kv heads divide heads, head_dim is even and at most 2 * LW_ROPE_HALF_MAX, heads times head_dim at
  * most LW_LIMIT_WIDTH / 4. */

@@ -4,6 +4,8 @@
 #include "base/limits.h"
 #include "lane/core.h"
 
+#include <stdio.h>
+
 #define GIB 0x1p30
 
 enum { CONTEXT_DEFAULT = 32768, LANES_DEFAULT = 8 };
@@ -32,19 +34,37 @@ static bool lane_bytes_of(const lw_admit *in, uint32_t context, uint64_t *bytes)
     return *bytes > 0;
 }
 
-static uint32_t wanted_of(const lw_admit *in, uint32_t lanes)
+/* Rows of a round of so many lanes: more than one stream has positions are of use to several streams only. */
+static uint32_t rows_of(const lw_admit *in, uint32_t context, uint32_t lanes)
 {
-    const uint64_t wanted = (uint64_t)in->wanted_rows * lanes;
-    return wanted < in->rows_max ? (uint32_t)wanted : in->rows_max;
+    const uint32_t useful = context > lanes ? context : lanes + 1;
+    return in->rows_max < useful ? in->rows_max : useful;
 }
 
-/* Of so many lanes of lane_bytes and the logits of their rounds. False: more than 2^64 bytes. */
-static bool lanes_bytes_of(const lw_admit *in, uint64_t lane_bytes, uint32_t lanes, uint64_t *bytes)
+static uint32_t wanted_of(const lw_admit *in, uint32_t rows, uint32_t lanes)
 {
-    uint64_t logits;
-    return !__builtin_mul_overflow(lane_bytes, (uint64_t)lanes, bytes) &&
-           !__builtin_mul_overflow(in->logits_bytes, (uint64_t)wanted_of(in, lanes), &logits) &&
-           !__builtin_add_overflow(*bytes, logits, bytes);
+    const uint64_t wanted = (uint64_t)in->wanted_rows * lanes;
+    return wanted < rows ? (uint32_t)wanted : rows;
+}
+
+static uint64_t round_bytes_of(const lw_admit *in, uint32_t context, uint32_t lanes)
+{
+    const uint32_t rows = rows_of(in, context, lanes);
+    return in->round_bytes(in->round_context, rows, wanted_of(in, rows, lanes));
+}
+
+/* Of so many lanes and their rounds. False: more than 2^64 bytes. */
+static bool lanes_bytes_of(const lw_admit *in, uint32_t context, uint32_t lanes, uint64_t *bytes)
+{
+    uint64_t lane;
+    return lane_bytes_of(in, context, &lane) && !__builtin_mul_overflow(lane, (uint64_t)lanes, bytes) &&
+           !__builtin_add_overflow(*bytes, round_bytes_of(in, context, lanes), bytes);
+}
+
+static bool lanes_fit(const lw_admit *in, uint32_t context, uint32_t lanes, uint64_t room)
+{
+    uint64_t bytes;
+    return lanes_bytes_of(in, context, lanes, &bytes) && bytes <= room;
 }
 
 /* The longest context, in whole pages, of which one lane fits into room; 0: not even one page. */
@@ -53,31 +73,65 @@ static uint32_t context_that_fits(const lw_admit *in, uint32_t context, uint64_t
     uint32_t fits = 0, beyond = lw_pages_of(context) + 1;
     while (beyond - fits > 1) {
         const uint32_t middle = fits + (beyond - fits) / 2;
-        uint64_t bytes;
-        const bool is_small = lane_bytes_of(in, middle * LW_PAGE_POSITIONS, &bytes) &&
-                              lanes_bytes_of(in, bytes, 1, &bytes) && bytes <= room;
+        const bool is_small = lanes_fit(in, middle * LW_PAGE_POSITIONS, 1, room);
         fits = is_small ? middle : fits;
         beyond = is_small ? beyond : middle;
     }
     return fits * LW_PAGE_POSITIONS;
 }
 
-static lw_status refuse_lane(const lw_admit *in, uint32_t context, uint64_t lane_bytes, uint64_t room,
-                             lw_diag *d)
+/* The largest of the halves of the rows with which so many lanes fit into room; 0: none. */
+static uint32_t chunk_that_fits(const lw_admit *in, uint32_t context, uint32_t lanes, uint64_t room)
 {
-    const uint32_t fits = context_that_fits(in, context, room);
-    if (fits == 0) {
-        return lw_fail(d, LW_NO_ROOM,
-                       "no lane fits: one of %u positions wants %.2f GiB, and %.2f GiB are left after "
-                       "the model's %.2f and a reserve of %.2f; a smaller model or --chunk would need less",
-                       context, (double)lane_bytes / GIB, (double)room / GIB, (double)in->fixed_bytes / GIB,
-                       (double)in->reserve_bytes / GIB);
+    lw_admit smaller = *in;
+    smaller.rows_max = rows_of(in, context, lanes);
+    while (smaller.rows_max / 2 > lanes) {
+        smaller.rows_max /= 2;
+        if (lanes_fit(&smaller, context, lanes, room)) return smaller.rows_max;
     }
+    return 0;
+}
+
+enum { HELP_BYTES = 128 };
+
+static void help_write(char help[HELP_BYTES], uint32_t chunk, uint32_t context)
+{
+    if (chunk != 0 && context != 0)
+        snprintf(help, HELP_BYTES, "--chunk %u or --context %u would fit", chunk, context);
+    else if (chunk != 0 || context != 0)
+        snprintf(help, HELP_BYTES, "--%s %u would fit", chunk != 0 ? "chunk" : "context",
+                 chunk != 0 ? chunk : context);
+    else
+        snprintf(help, HELP_BYTES, "a smaller model, or less of both --chunk and --context, would need less");
+}
+
+static lw_status refuse_lane(const lw_admit *in, const lw_admitted *out, uint64_t room, lw_diag *d)
+{
+    char help[HELP_BYTES];
+    const uint32_t context = out->context;
+    help_write(help, chunk_that_fits(in, context, 1, room), context_that_fits(in, context, room));
+    return lw_fail(
+        d, LW_NO_ROOM,
+        "no lane fits: one of %u positions wants %.2f GiB and rounds of %u rows %.2f, and %.2f GiB "
+        "are left after the model's %.2f and a reserve of %.2f; %s",
+        context, (double)out->lane_bytes / GIB, rows_of(in, context, 1),
+        (double)round_bytes_of(in, context, 1) / GIB, (double)room / GIB, (double)in->fixed_bytes / GIB,
+        (double)in->reserve_bytes / GIB, help);
+}
+
+static lw_status refuse_lanes(const lw_admit *in, const lw_admitted *out, uint32_t fit, uint64_t room,
+                              lw_diag *d)
+{
+    char chunk_help[HELP_BYTES] = "";
+    const uint32_t context = out->context, chunk = chunk_that_fits(in, context, in->lanes, room);
+    if (chunk != 0) snprintf(chunk_help, sizeof chunk_help, "--chunk %u, ", chunk);
     return lw_fail(d, LW_NO_ROOM,
-                   "no lane fits: one of %u positions wants %.2f GiB, and %.2f GiB are left after the "
-                   "model's %.2f and a reserve of %.2f; --context %u would fit",
-                   context, (double)lane_bytes / GIB, (double)room / GIB, (double)in->fixed_bytes / GIB,
-                   (double)in->reserve_bytes / GIB, fits);
+                   "--parallel %u wants %.2f GiB and rounds of %u rows %.2f, and %.2f GiB are left after the "
+                   "model's %.2f and a reserve of %.2f; %s--parallel %u or a smaller --context than %u would "
+                   "fit",
+                   in->lanes, (double)out->lane_bytes * in->lanes / GIB, rows_of(in, context, in->lanes),
+                   (double)round_bytes_of(in, context, in->lanes) / GIB, (double)room / GIB,
+                   (double)in->fixed_bytes / GIB, (double)in->reserve_bytes / GIB, chunk_help, fit, context);
 }
 
 /* Chooses the lanes; *left is what they leave of room. */
@@ -86,28 +140,18 @@ static lw_status lanes_choose(const lw_admit *in, lw_admitted *out, uint64_t roo
 {
     uint64_t bytes;
     uint32_t fit = 0;
-    while (fit < LW_CORE_LANES_MAX && lanes_bytes_of(in, out->lane_bytes, fit + 1, &bytes) && bytes <= room)
-        fit++;
+    while (fit < LW_CORE_LANES_MAX && lanes_fit(in, out->context, fit + 1, room)) fit++;
     if (in->lanes > LW_CORE_LANES_MAX) {
         return lw_fail(d, LW_BAD_INPUT, "--parallel %u: at most %d lanes are served", in->lanes,
                        LW_CORE_LANES_MAX);
     }
-    if (fit == 0) {
-        if (!lanes_bytes_of(in, out->lane_bytes, 1, &bytes)) bytes = UINT64_MAX;
-        return refuse_lane(in, out->context, bytes, room, d);
-    }
-    if (in->lanes > fit) {
-        if (!lanes_bytes_of(in, out->lane_bytes, in->lanes, &bytes)) bytes = UINT64_MAX;
-        return lw_fail(d, LW_NO_ROOM,
-                       "--parallel %u wants %.2f GiB, and %.2f GiB are left after the model's %.2f and a "
-                       "reserve of %.2f; --parallel %u or a smaller --context than %u would fit",
-                       in->lanes, (double)bytes / GIB, (double)room / GIB, (double)in->fixed_bytes / GIB,
-                       (double)in->reserve_bytes / GIB, fit, out->context);
-    }
+    if (fit == 0) return refuse_lane(in, out, room, d);
+    if (in->lanes > fit) return refuse_lanes(in, out, fit, room, d);
     out->lanes = in->lanes != 0 ? in->lanes : fit < LANES_DEFAULT ? fit : LANES_DEFAULT;
-    out->wanted_max = wanted_of(in, out->lanes);
-    const bool is_counted = lanes_bytes_of(in, out->lane_bytes, out->lanes, &bytes);
-    LW_ASSERT(is_counted);
+    out->rows_max = rows_of(in, out->context, out->lanes);
+    out->wanted_max = wanted_of(in, out->rows_max, out->lanes);
+    if (!lanes_bytes_of(in, out->context, out->lanes, &bytes) || bytes > room)
+        return lw_fail(d, LW_NO_ROOM, "what rounds of %u lanes take could not be counted", out->lanes);
     *left = room - bytes;
     return LW_OK;
 }

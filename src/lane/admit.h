@@ -12,14 +12,17 @@
 typedef struct lw_admit {
     uint64_t free_bytes;          /* read from the device before anything is loaded */
     uint64_t reserve_bytes;       /* left alone */
-    uint64_t fixed_bytes;         /* weights, activations, scratch: all but lanes, logits and entries */
+    uint64_t fixed_bytes;         /* weights and what is small: all but lanes, rounds and entries */
     uint64_t lane_host_bytes;     /* of one lane beside its pages */
-    uint64_t logits_bytes;        /* of one row */
+    /* Of rounds of so many rows, so many of them with logits; never less for more. UINT64_MAX: they cannot be
+     * counted. */
+    uint64_t (*round_bytes)(void *context, uint32_t rows_max, uint32_t wanted_max);
+    void *round_context;
     uint32_t wanted_rows;         /* with logits, of one lane in one round; all lanes' are at most rows_max */
     uint32_t group_count;
     uint32_t reaches[LW_PLAN_REACHES_MAX];
     uint64_t page_bytes[LW_PLAN_REACHES_MAX];
-    uint32_t rows_max;
+    uint32_t rows_max;            /* of a round; more than are of use at the context are not taken */
     uint32_t context_model;       /* 0: the model names none */
     uint32_t context;             /* asked for; 0: the smaller of the model's and 32,768 */
     uint32_t lanes;               /* asked for; 0: as many as fit, up to 8 */
@@ -30,7 +33,8 @@ typedef struct lw_admit {
 typedef struct lw_admitted {
     uint32_t lanes;
     uint32_t context;
-    uint32_t wanted_max;          /* rows with logits of one round */
+    uint32_t rows_max;            /* of one round */
+    uint32_t wanted_max;          /* of those, rows with logits */
     uint32_t page_counts[LW_PLAN_REACHES_MAX];  /* of the lanes and of the entries */
     uint64_t lane_bytes;          /* of one lane at the full context */
     uint64_t cache_bytes;

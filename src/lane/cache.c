@@ -97,9 +97,10 @@ int32_t lw_cache_find(const lw_cache *cache, const int32_t *ids, uint32_t count)
 
 void lw_cache_touch(lw_cache *cache, int32_t entry)
 {
+    cache->uses++;
     for (; entry != LW_CACHE_NONE; entry = cache->entries[entry].parent) {
         LW_ASSERT(cache->entries[entry].is_used);
-        cache->entries[entry].last_use = ++cache->uses;
+        cache->entries[entry].last_use = cache->uses;
     }
 }
 
@@ -136,24 +137,41 @@ static bool is_recent_turn(const lw_cache *cache, int32_t entry)
     return newer_turns < TURNS_KEPT;
 }
 
-static uint32_t eviction_rank(const lw_cache *cache, int32_t entry)
+/* What tells the victim; a lower one goes first. */
+typedef struct standing {
+    bool is_superseded;    /* later turns of its own conversation stand for it */
+    uint64_t last_use;
+    uint32_t role;         /* of equally recent ones: extended by one, then a leaf, then a shared prefix */
+    uint32_t position;     /* of equals still, the longer goes: what is more general is of more use */
+} standing;
+
+static standing standing_of(const lw_cache *cache, int32_t entry)
 {
-    if (child_count(cache, entry) != 1) return 2;
-    return is_recent_turn(cache, entry) ? 1 : 0;
+    const uint32_t children = child_count(cache, entry);
+    return (standing){ .is_superseded = children == 1 && !is_recent_turn(cache, entry),
+                       .last_use = cache->entries[entry].last_use,
+                       .role = children == 1 ? 0 : children == 0 ? 1 : 2,
+                       .position = cache->entries[entry].position };
+}
+
+static bool goes_before(const standing *a, const standing *b)
+{
+    if (a->is_superseded != b->is_superseded) return a->is_superseded;
+    if (a->last_use != b->last_use) return a->last_use < b->last_use;
+    if (a->role != b->role) return a->role < b->role;
+    return a->position > b->position;
 }
 
 int32_t lw_cache_victim(const lw_cache *cache, int32_t spared)
 {
     int32_t victim = LW_CACHE_NONE;
-    uint32_t victim_rank = 0;
+    standing first = { 0 };
     for (uint32_t i = 0; i < cache->entry_max; i++) {
         if (!cache->entries[i].is_used || (int32_t)i == spared) continue;
-        const uint32_t rank = eviction_rank(cache, (int32_t)i);
-        const bool goes_first = victim == LW_CACHE_NONE || rank < victim_rank ||
-            (rank == victim_rank && cache->entries[i].last_use < cache->entries[victim].last_use);
-        if (!goes_first) continue;
+        const standing own = standing_of(cache, (int32_t)i);
+        if (victim != LW_CACHE_NONE && !goes_before(&own, &first)) continue;
         victim = (int32_t)i;
-        victim_rank = rank;
+        first = own;
     }
     return victim;
 }

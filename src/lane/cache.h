@@ -56,7 +56,7 @@ uint32_t lw_cache_entries(const lw_cache *cache);
 /* The longest complete entry that is a prefix of ids[0, count) and shorter than it; LW_CACHE_NONE. Pure. */
 int32_t lw_cache_find(const lw_cache *cache, const int32_t *ids, uint32_t count);
 
-/* Marks an entry as used now, and what it extends after it: a prefix outlives what hangs on it. */
+/* Marks an entry and what it extends as used now: a prefix is as recent as the latest of what hangs on it. */
 void lw_cache_touch(lw_cache *cache, int32_t entry);
 
 /* Keeps ids[0, position) and what lane holds for it; evicts others for the budget.
@@ -65,8 +65,9 @@ bool lw_cache_publish(lw_cache *cache, const int32_t *ids, uint32_t position, co
                       uint64_t turn);
 
 /* Which entry goes first: one that a longer entry extends, is no shared prefix and not of its conversation's
- * last two turns; then one that a longer entry extends and that is no shared prefix; then any. The least
- * recently used within each. `spared` never goes. LW_CACHE_NONE: nothing is left. Pure. */
+ * last two turns; else the least recently used. Of equally recent ones: what one longer entry extends, the
+ * longest of them; then what nothing extends; a shared prefix last. `spared` never goes. LW_CACHE_NONE:
+ * nothing is left. Pure. */
 int32_t lw_cache_victim(const lw_cache *cache, int32_t spared);
 
 /* Drops one entry. */

@@ -120,16 +120,18 @@ static uint32_t next_prompt(const lw_core *core, const lw__round *round)
     return best;
 }
 
-/* Prompt rows that this round has time for. */
+/* Prompt rows that this round has time for. What holds a reply up is the forward and the draft head's chain
+ * before it, whose time is known by now. */
 static uint32_t prompt_room(const lw_core *core, const lw__round *round)
 {
     const uint32_t most = core->options.rows_max - round->row_count;
     if (round->running == 0) return most;
-    const double plain = lw_costs_at(&core->costs, round->row_count);
+    const double spent = core->head.ns;
+    const double plain = spent + lw_costs_at(&core->costs, round->row_count);
     const uint64_t round_ns = core->options.round_ns;
     const double until = round_ns != 0 ? (double)round_ns : plain * (1 + PROMPT_ROUNDS);
     uint32_t rows = PROMPT_ROWS_LEAST < most ? PROMPT_ROWS_LEAST : most;
-    while (rows < most && lw_costs_at(&core->costs, round->row_count + rows + 1) <= until) rows++;
+    while (rows < most && spent + lw_costs_at(&core->costs, round->row_count + rows + 1) <= until) rows++;
     return rows;
 }
 

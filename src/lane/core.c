@@ -59,18 +59,16 @@ static lw_status lane_init(lw_core *core, lw__lane *lane, lw_diag *d)
 static lw_status memory_take(lw_core *core, lw_diag *d)
 {
     const lw_core_options *o = &core->options;
-    const uint32_t vocab = core->device.plan->vocab;
     core->lanes = calloc(o->lanes, sizeof *core->lanes);
     core->queue = calloc(o->queue_max, sizeof *core->queue);
     core->rows = calloc(o->rows_max, sizeof *core->rows);
-    core->logits = calloc(vocab, sizeof *core->logits);
-    if (core->lanes == NULL || core->queue == NULL || core->rows == NULL || core->logits == NULL) {
+    if (core->lanes == NULL || core->queue == NULL || core->rows == NULL) {
         return lw_fail(d, LW_NO_ROOM, "no memory for %u lanes and %u waiting requests", o->lanes,
                        o->queue_max);
     }
     lw_status status = LW_OK;
     for (uint32_t i = 0; status == LW_OK && i < o->lanes; i++) status = lane_init(core, &core->lanes[i], d);
-    if (status == LW_OK) status = lw_sampler_make(vocab, &core->sampler, d);
+    if (status == LW_OK) status = lw__draws_init(core, d);
     if (status == LW_OK) status = lw_costs_init(&core->costs, o->costs, o->cost_count, o->rows_max, d);
     if (status == LW_OK) {
         status = lw_cache_init(&core->cache, core->device.pool, core->device.page_bytes, o->cache_bytes,
@@ -127,8 +125,7 @@ void lw_core_close(lw_core *core)
     lw_costs_deinit(&core->costs);
     lw__head_deinit(core);
     lw_copies_free(core->copies);
-    lw_sampler_free(core->sampler);
-    free(core->logits);
+    lw__draws_deinit(core);
     free(core->rows);
     free(core->queue);
     free(core->lanes);
@@ -481,9 +478,8 @@ bool lw_core_round(lw_core *core)
         const uint64_t begin = lw__core_now(core);
         const lw_status status = forward(core, round, &d);
         core->counts.rounds++;
-        for (uint32_t i = 0; status == LW_OK && i < round->share_count; i++)
-            lw__share_sample(core, &round->shares[i]);
         if (status == LW_OK) {
+            lw__round_sample(core, round);
             lw__round_commit(core, round, lw__core_now(core) - begin);
         } else {
             round_fail(core, round, status, &d);

@@ -38,6 +38,7 @@
 #ifndef LW_LANE_CORE_H
 #define LW_LANE_CORE_H
 
+#include "base/pool.h"
 #include "device/device.h"
 #include "lane/cache.h"
 #include "lane/depth.h"
@@ -65,6 +66,7 @@ typedef struct lw_core_device {
     lw_exec *exec;               /* compiled for rows_max rows, lanes * (drafts_max + 1) of them wanted */
     const lw_plan *plan;
     lw_page_pool *pool;
+    lw_pool *threads;       /* that idle between submissions: they draw; NULL: the caller's alone does */
     uint64_t page_bytes[LW_PLAN_REACHES_MAX];
 } lw_core_device;
 
@@ -153,6 +155,9 @@ typedef struct lw_core_counts {
     uint64_t cache_bytes;
     lw_cache_counts cache;
 } lw_core_counts;
+
+/* What the drawing of a round's rows takes on these threads, wanted_max rows of a vocabulary at most. */
+uint64_t lw_core_draw_bytes(const lw_pool *threads, uint32_t wanted_max, uint32_t vocab);
 
 lw_status lw_core_open(const lw_core_device *device, const lw_core_options *options, lw_core **out,
                        lw_diag *d) LW_MUST_USE;

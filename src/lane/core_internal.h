@@ -1,11 +1,11 @@
 /* What the files of the lane core share: core.c (open, submit, cancel, the round's order), seat.c (which
- * waiting request takes which lane, and how it leaves), head.c, choose.c, verify.c, commit.c. Nothing else
- * includes it but tests.
+ * waiting request takes which lane, and how it leaves), head.c, choose.c, draws.c, verify.c, commit.c. Tests
+ * alone include it beside them.
  */
 #ifndef LW_LANE_CORE_INTERNAL_H
 #define LW_LANE_CORE_INTERNAL_H
 
-#include "lane/core.h"
+#include "lane/draws.h"
 
 enum { LW__PASSED_MAX = 8 };  /* times that a filling prompt may be passed over */
 
@@ -46,7 +46,7 @@ typedef struct lw__lane {
     uint64_t seated_ns, filled_ns;
     lw_request_counts counts;
 
-    /* What sample found; read by commit of the same round. */
+    /* What sample found; commit of the same round reads it. */
     lw__drawn *drawn;                        /* [drafts_max + 1] */
     uint32_t drawn_count;
     uint32_t kept;                           /* drafts that equalled their draws */
@@ -110,8 +110,7 @@ struct lw_core {
     lw_copies *copies;
     lw__head head;
     lw_draft_source sources[LW__SOURCES];   /* propose NULL: there is none */
-    lw_sampler *sampler;
-    float *logits;           /* [vocab] a row with penalties */
+    lw__draws draws;
     lw_row *rows;            /* [rows_max] */
     lw__round round;
     bool is_in_round;
@@ -119,7 +118,6 @@ struct lw_core {
 };
 
 uint64_t lw__core_now(const lw_core *core);
-
 /* ---- seat.c ---- */
 
 /* Pages of group g that a request may hold at once; pure. */
@@ -149,14 +147,15 @@ void lw__round_choose(const lw_core *core, lw__round *round);
 
 /* ---- verify.c ---- */
 
+/* Draws along the windows of all shares: appends to the lanes' ids, fills what commit of the same round
+ * reads.
+ */
+void lw__round_sample(lw_core *core, const lw__round *round);
 /* Whether the request's draws take the device's likeliest tokens in place of logits. */
 static inline bool lw__reads_best(const lw_core *core, const lw_request *request)
 {
     return core->device.table->read_best != NULL && request->logprobs < 0 && lw__is_plain_greedy(request);
 }
-
-/* Draws along the share's window: appends to the lane's ids, fills what commit of the same round reads. */
-void lw__share_sample(lw_core *core, const lw__share *share);
 
 /* Whether this token ends the reply of which it is a part. */
 bool lw__is_end_id(const lw_request *request, int32_t id);

@@ -11,17 +11,20 @@
 
 enum {
     CHUNK_ROWS_DEFAULT = 512,
+    DRAW_THREADS = 8,        /* at most, beside a device without threads of its own */
     RESERVE_SHARE = 16,      /* of the free bytes, one part in so many is left alone */
 };
 
-/* Scratch beside weights and logits: activations of the largest batch, the repacking's buffers. */
-static const uint64_t scratch_bytes = (uint64_t)64 << 20;
+/* What is small or passes: buffers of the repacking, tables of pages, ids of entries. */
+static const uint64_t small_bytes = (uint64_t)64 << 20;
 
 struct lw_engine {
     const lw_device_table *table;
     lw_device *device;
     lw_exec *exec;
     lw_plan plan;
+    lw_pool *threads;           /* that draw; the device's, or own_threads */
+    lw_pool *own_threads;
     lw_page_pool pool;
     uint32_t context, chunk_rows;
     uint32_t wanted_rows, wanted_max; /* rows with logits: of one lane, and of a forward */
@@ -45,6 +48,7 @@ void lw_engine_close(lw_engine *engine)
 {
     if (engine == NULL) return;
     LW_ASSERT(engine->lanes_used == 0);
+    lw_pool_close(engine->own_threads);
     if (engine->exec != NULL) engine->table->exec_close(engine->exec);
     if (engine->device != NULL) engine->table->close(engine->device);
     lw_page_pool_deinit(&engine->pool);
@@ -52,6 +56,24 @@ void lw_engine_close(lw_engine *engine)
     free(engine->rows);
     lw_plan_deinit(&engine->plan);
     free(engine);
+}
+
+/* Rounds as admission asks for them. */
+typedef struct round_sizes {
+    const lw_engine *engine;
+    lw_status status;        /* of the first that could not be counted: then nothing was chosen well */
+    lw_diag *d;
+} round_sizes;
+
+static uint64_t round_bytes(void *context, uint32_t rows_max, uint32_t wanted_max)
+{
+    round_sizes *sizes = context;
+    const lw_engine *engine = sizes->engine;
+    const lw_scratch_rows rows = { .rows_max = rows_max, .wanted_max = wanted_max };
+    uint64_t bytes;
+    if (sizes->status == LW_OK)
+        sizes->status = engine->table->scratch_bytes(engine->device, &engine->plan, &rows, &bytes, sizes->d);
+    return sizes->status == LW_OK ? bytes : UINT64_MAX;
 }
 
 /* What the device has free and what everything takes; weights are counted as the checkpoint stores them. */
@@ -63,9 +85,8 @@ static lw_admit sizes_ask(const lw_engine *engine, uint32_t context_model, const
     lw_admit in = { .free_bytes = asked != 0 && asked < there ? asked : there,
                     /* Who names the memory has left his own reserve. */
                     .reserve_bytes = asked != 0 ? 0 : there / RESERVE_SHARE,
-                    .fixed_bytes = scratch_bytes,
+                    .fixed_bytes = small_bytes,
                     .lane_host_bytes = (uint64_t)plan->vocab * 2 * sizeof(uint32_t),
-                    .logits_bytes = (uint64_t)plan->vocab * sizeof(float),
                     .wanted_rows = options->wanted_rows != 0 ? options->wanted_rows : rows,
                     .group_count = plan->reach_count,
                     .rows_max = rows,
@@ -73,6 +94,7 @@ static lw_admit sizes_ask(const lw_engine *engine, uint32_t context_model, const
                     .context = options->context,
                     .lanes = options->lanes,
                     .cache_bytes = options->cache_bytes };
+    in.fixed_bytes += lw_core_draw_bytes(engine->threads, rows, plan->vocab);
     for (uint32_t i = 0; i < plan->weight_count; i++) in.fixed_bytes += lw_weight_bytes(&plan->weights[i]);
     for (uint32_t g = 0; g < plan->reach_count; g++) {
         in.reaches[g] = plan->reaches[g];
@@ -84,19 +106,35 @@ static lw_admit sizes_ask(const lw_engine *engine, uint32_t context_model, const
 static lw_status sizes_choose(lw_engine *engine, uint32_t context_model, const lw_engine_options *options,
                               lw_diag *d)
 {
-    const lw_admit in = sizes_ask(engine, context_model, options);
+    lw_diag uncounted = { "" };
+    round_sizes rounds = { .engine = engine, .d = &uncounted };
+    lw_admit in = sizes_ask(engine, context_model, options);
+    in.round_bytes = round_bytes;
+    in.round_context = &rounds;
     lw_admitted chosen;
     const lw_status status = lw_admit_choose(&in, &chosen, d);
+    if (rounds.status != LW_OK) return lw_fail(d, rounds.status, "%s", uncounted.text);
     if (status != LW_OK) return status;
-    /* More rows than one stream has positions are of use to several streams only. */
-    const uint32_t useful = chosen.context > chosen.lanes ? chosen.context : chosen.lanes + 1;
     engine->context = chosen.context;
     engine->lanes = chosen.lanes;
     engine->cache_bytes = chosen.cache_bytes;
-    engine->chunk_rows = in.rows_max < useful ? in.rows_max : useful;
+    engine->chunk_rows = chosen.rows_max;
     engine->wanted_rows = in.wanted_rows;
-    engine->wanted_max = chosen.wanted_max < engine->chunk_rows ? chosen.wanted_max : engine->chunk_rows;
+    engine->wanted_max = chosen.wanted_max;
     return lw_page_pool_init_counts(&engine->pool, &engine->plan, chosen.page_counts, chosen.context, d);
+}
+
+static lw_status threads_find(lw_engine *engine, unsigned asked, lw_diag *d)
+{
+    if (engine->table->threads != NULL) {
+        engine->threads = engine->table->threads(engine->device);
+        return LW_OK;
+    }
+    const unsigned count = asked != 0 ? asked : lw_pool_cpus();
+    const lw_status status =
+        lw_pool_open(count < DRAW_THREADS ? count : DRAW_THREADS, NULL, &engine->own_threads, d);
+    engine->threads = engine->own_threads;
+    return status;
 }
 
 static lw_status compile(lw_engine *engine, const lw_checkpoint *checkpoint, uint32_t context_model,
@@ -108,6 +146,7 @@ static lw_status compile(lw_engine *engine, const lw_checkpoint *checkpoint, uin
     if (engine->table == NULL)
         return lw_fail(d, LW_BAD_INPUT, "device \"%s\" is not one of this build", name);
     lw_status status = engine->table->open(&device_options, &engine->device, d);
+    if (status == LW_OK) status = threads_find(engine, device_options.threads, d);
     if (status == LW_OK) status = sizes_choose(engine, context_model, options, d);
     if (status == LW_OK) status = lw_sampler_make(engine->plan.vocab, &engine->sampler, d);
     if (status != LW_OK) return status;
@@ -197,7 +236,7 @@ lw_status lw_engine_lend(lw_engine *engine, lw_core_device *out, lw_diag *d)
         return lw_fail(d, LW_BAD_INPUT, "%u of the engine's lanes are in use", engine->lanes_used);
     }
     *out = (lw_core_device){ .table = engine->table, .exec = engine->exec, .plan = &engine->plan,
-                             .pool = &engine->pool };
+                             .pool = &engine->pool, .threads = engine->threads };
     for (uint32_t g = 0; g < engine->pool.group_count; g++) {
         out->page_bytes[g] = engine->table->page_bytes(engine->device, &engine->plan, g);
     }

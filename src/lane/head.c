@@ -130,15 +130,16 @@ static int32_t draw(void *context, uint32_t row, uint32_t step, const float *log
     const lw_draft_ask *ask = core->head.asks[row];
     lw__lane *lane = &core->lanes[ask->lane];
     const lw_request *request = lane->job.request;
+    const lw__drawer *drawer = &core->draws.drawers[0];
     const uint32_t vocab = core->device.plan->vocab;
     if (ask->out->count != step) return 0;
     if (!lw_penalties_are_off(&request->penalties)) {
-        memcpy(core->logits, logits, vocab * sizeof *logits);
-        lw_penalties_apply(&request->penalties, &lane->seen, core->logits);
-        logits = core->logits;
+        memcpy(drawer->logits, logits, vocab * sizeof *logits);
+        lw_penalties_apply(&request->penalties, &lane->seen, drawer->logits);
+        logits = drawer->logits;
     }
     int32_t id = 0;
-    const lw_status status = lw_sampler_draw(core->sampler, &request->sampling, logits, vocab,
+    const lw_status status = lw_sampler_draw(drawer->sampler, &request->sampling, logits, vocab,
                                              lane->count + step, &id, NULL);
     if (status != LW_OK) return 0;
     if (!lw_penalties_are_off(&request->penalties)) lw_seen_add(&lane->seen, id, true);

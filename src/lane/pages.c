@@ -53,16 +53,6 @@ lw_status lw_page_pool_init_counts(lw_page_pool *pool, const lw_plan *plan, cons
     return LW_OK;
 }
 
-lw_status lw_page_pool_init(lw_page_pool *pool, const lw_plan *plan, uint32_t lanes, uint32_t context,
-                            uint32_t rows_max, lw_diag *d)
-{
-    uint32_t counts[LW_PLAN_REACHES_MAX] = { 0 };
-    for (uint32_t g = 0; g < plan->reach_count; g++) {
-        counts[g] = lanes * lw_pages_needed(plan->reaches[g], context, rows_max);
-    }
-    return lw_page_pool_init_counts(pool, plan, counts, context, d);
-}
-
 void lw_page_pool_deinit(lw_page_pool *pool)
 {
     for (uint32_t g = 0; g < pool->group_count; g++) {

@@ -51,9 +51,7 @@ uint32_t lw_pages_first(uint32_t reach, uint32_t position);
 /* Pages of one group that a lane of this context needs at most, with windows of rows_max open rows. Pure. */
 uint32_t lw_pages_needed(uint32_t reach, uint32_t context, uint32_t rows_max);
 
-/* Pools for this many whole lanes, or of given sizes. */
-lw_status lw_page_pool_init(lw_page_pool *pool, const lw_plan *plan, uint32_t lanes, uint32_t context,
-                            uint32_t rows_max, lw_diag *d) LW_MUST_USE;
+/* Pools of given sizes, for lanes of this context. */
 lw_status lw_page_pool_init_counts(lw_page_pool *pool, const lw_plan *plan, const uint32_t *counts,
                                    uint32_t context, lw_diag *d) LW_MUST_USE;
 void lw_page_pool_deinit(lw_page_pool *pool);

@@ -52,6 +52,14 @@ fail:
     return lw_fail(d, LW_NO_ROOM, "sampler: no memory for a vocabulary of %u ids", vocab);
 }
 
+size_t lw_sampler_bytes(uint32_t vocab)
+{
+    const size_t blocks = size_div_up(vocab, LW__SAMPLE_BLOCK), ranks = (size_t)vocab + LW__SAMPLE_BLOCK;
+    const lw_sampler *sampler;
+    return sizeof *sampler + blocks * sizeof *sampler->block_first + 2 * ranks * sizeof *sampler->ranks +
+           vocab * sizeof *sampler->masses;
+}
+
 void lw_sampler_free(lw_sampler *sampler)
 {
     if (sampler == NULL) return;

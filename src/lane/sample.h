@@ -29,6 +29,9 @@ typedef struct lw_sampler lw_sampler;
 lw_status lw_sampler_make(uint32_t vocab, lw_sampler **out, lw_diag *d) LW_MUST_USE;
 void lw_sampler_free(lw_sampler *sampler);
 
+/* What one takes. */
+size_t lw_sampler_bytes(uint32_t vocab);
+
 /* Draws the token at absolute position (= number of tokens before it) from logits[0, vocab). NaN or
  * +infinity in the logits, or nothing above -infinity: LW_BAD_INPUT naming the id; the same for options that
  * define no draw: a temperature that is not finite, NaN, min_p above 1. vocab is from 1 to the sampler's.

@@ -302,14 +302,6 @@ static const char *const no_suffix[] = { "", NULL };
 /* Fused experts are parameters of their module: no ".weight" follows. */
 static const char *const stack_suffixes[] = { ".weight", "", NULL };
 
-bool lw_names_stack(lw_names *names, lw_weight *out, const uint32_t dims[3], const char *module, ...)
-{
-    lw__ask a = { .suffixes = stack_suffixes, .stack = dims[0], .rows = dims[1], .cols = dims[2] };
-    SPELL_ASK(&a, module);
-    *out = (lw_weight){ 0 };
-    return a.stack == 0 ? fail_empty(names, &a) : matrix(names, out, &a);
-}
-
 /* Puts "parent.child" into a, '*' in child replaced by index. */
 static void spell_child(lw__ask *a, const char *parent, const char *child, uint32_t index)
 {
@@ -322,11 +314,11 @@ static void spell_child(lw__ask *a, const char *parent, const char *child, uint3
     LW_ASSERT(bytes >= 0 && (size_t)bytes < sizeof a->name);
 }
 
-static bool has_child(lw_names *names, lw__ask *a, const char *parent, const char *child)
+static bool has_child(lw_names *names, lw__ask *a, const char *parent, const char *child, uint32_t index)
 {
     lw__found f;
     if (child == NULL) return false;
-    spell_child(a, parent, child, 0);
+    spell_child(a, parent, child, index);
     return find(names, a, &f);
 }
 
@@ -350,9 +342,27 @@ static bool is_alike(const lw_weight *a, const lw_weight *b)
         a->table == b->table;
 }
 
-/* A module for each member. */
+/* A dense tensor of a's elements. */
+static bool dense(lw_names *names, lw_weight *out, lw__ask *a)
+{
+    lw__found f;
+    *out = (lw_weight){ 0 };
+    if (a->rows == 0 || a->cols == 0) return fail_empty(names, a);
+    if (!find(names, a, &f)) {
+        note_missing(names, a);
+        return false;
+    }
+    take(names, f.tensor);
+    return lw__module_fill_dense(names, a, &f, out);
+}
+
+/* How one member of a stack is looked up. */
+typedef bool member_fn(lw_names *names, lw_weight *out, lw__ask *a);
+
+/* A module, or a dense tensor, for each member; a->name is "parent.each" of the first one. */
 static bool gathered(lw_names *names, lw_weight *out, lw__ask *a, const char *parent, const char *each)
 {
+    member_fn *const member = a->suffixes == no_suffix ? dense : matrix;
     const uint32_t count = a->stack;
     lw_weight *members = lw__checkpoint_keep(names->checkpoint, count, sizeof *members);
     if (members == NULL) {
@@ -363,7 +373,7 @@ static bool gathered(lw_names *names, lw_weight *out, lw__ask *a, const char *pa
     a->stack = 0;
     for (uint32_t i = 0; i < count; i++) {
         spell_child(a, parent, each, i);
-        if (!matrix(names, &members[i], a)) complete = false;
+        if (!member(names, &members[i], a)) complete = false;
         else if (complete && !is_alike(&members[0], &members[i])) {
             lw__names_note(names, LW_UNSUPPORTED, "%s is stored in another way than %s of the same stack",
                            members[i].name, members[0].name);
@@ -389,14 +399,45 @@ bool lw_names_stack_of(lw_names *names, lw_weight *out, const uint32_t dims[3], 
     memcpy(whole, a.name, sizeof whole);
     *out = (lw_weight){ 0 };
     if (a.stack == 0 || a.rows == 0 || a.cols == 0) return fail_empty(names, &a);
-    if (has_child(names, &a, whole, stored->whole)) return matrix(names, out, &a);
-    if (has_child(names, &a, whole, stored->fused)) return fused(names, out, &a, stored);
+    if (has_child(names, &a, whole, stored->whole, 0)) return matrix(names, out, &a);
+    if (has_child(names, &a, whole, stored->fused, 0)) return fused(names, out, &a, stored);
     a.suffixes = lw__matrix_suffixes;
-    if (has_child(names, &a, whole, stored->each)) return gathered(names, out, &a, whole, stored->each);
+    if (has_child(names, &a, whole, stored->each, 0)) return gathered(names, out, &a, whole, stored->each);
     lw__names_note(names, LW_BAD_MODEL, "missing: the experts of %s (as %s, %s or %s)", whole,
                    stored->whole == NULL ? "-" : stored->whole, stored->fused == NULL ? "-" : stored->fused,
                    stored->each == NULL ? "-" : stored->each);
     return false;
+}
+
+bool lw_names_has_vectors(lw_names *names, uint32_t count, const lw_stack_names *stored, const char *parent,
+                          ...)
+{
+    lw__ask a = { .suffixes = no_suffix };
+    char whole[LW_LIMIT_NAME_BYTES];
+    SPELL_ASK(&a, parent);
+    memcpy(whole, a.name, sizeof whole);
+    bool found = has_child(names, &a, whole, stored->whole, 0);
+    for (uint32_t i = 0; i < count && !found; i++) found = has_child(names, &a, whole, stored->each, i);
+    return found;
+}
+
+bool lw_names_vectors_of(lw_names *names, lw_weight *out, const uint32_t dims[2],
+                         const lw_stack_names *stored, const char *parent, ...)
+{
+    lw__ask a = { .suffixes = no_suffix, .stack = dims[0], .rows = 1, .cols = dims[1] };
+    char whole[LW_LIMIT_NAME_BYTES];
+    SPELL_ASK(&a, parent);
+    memcpy(whole, a.name, sizeof whole);
+    *out = (lw_weight){ 0 };
+    if (a.stack == 0) return fail_empty(names, &a);
+    if (!has_child(names, &a, whole, stored->whole, 0))
+        return gathered(names, out, &a, whole, stored->each);
+    a.stack = 0;
+    a.rows = dims[0];
+    if (!dense(names, out, &a)) return false;
+    out->stack_count = dims[0];
+    out->rows = 1;
+    return true;
 }
 
 /* -- single tensors -- */
@@ -404,16 +445,8 @@ bool lw_names_stack_of(lw_names *names, lw_weight *out, const uint32_t dims[3], 
 bool lw_names_dense(lw_names *names, lw_weight *out, uint32_t rows, uint32_t cols, const char *name, ...)
 {
     lw__ask a = { .suffixes = no_suffix, .rows = rows, .cols = cols };
-    lw__found f;
-    *out = (lw_weight){ 0 };
     SPELL_ASK(&a, name);
-    if (rows == 0 || cols == 0) return fail_empty(names, &a);
-    if (!find(names, &a, &f)) {
-        note_missing(names, &a);
-        return false;
-    }
-    take(names, f.tensor);
-    return lw__module_fill_dense(names, &a, &f, out);
+    return dense(names, out, &a);
 }
 
 bool lw_names_has(lw_names *names, const char *module, ...)

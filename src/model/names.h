@@ -45,10 +45,6 @@ bool lw_names_matrix(lw_names *names, lw_weight *out, uint32_t rows, uint32_t co
 bool lw_names_matrix_any_rows(lw_names *names, lw_weight *out, uint32_t cols, const char *module, ...)
     LW_PRINTF(4, 5);
 
-/* A stack of equal matrices in one module, dense or MLX affine: [stack, rows, cols]. */
-bool lw_names_stack(lw_names *names, lw_weight *out, const uint32_t dims[3], const char *module, ...)
-    LW_PRINTF(4, 5);
-
 /* How a file may hold a stack, as names below one parent module. NULL: not in that way. */
 typedef struct lw_stack_names {
     const char *whole;      /* one module of [stack, rows, cols]: "switch_mlp.fc1" */
@@ -68,6 +64,14 @@ typedef struct lw_stack_names {
  *                                        .each = "experts.*.gate_proj" }, "layers.%u.mlp", layer); */
 bool lw_names_stack_of(lw_names *names, lw_weight *out, const uint32_t dims[3], const lw_stack_names *stored,
                        const char *parent, ...) LW_PRINTF(5, 6);
+
+/* A stack of equal dense vectors, [stack, cols]: the biases of a stack's members, whose names are those of
+ * tensors, as in "switch_mlp.fc1.bias" (whole) and "experts.*.up_proj.bias" (each). out has dims[0] members
+ * of one row. has: whether the file holds any of it, be it a single member's. */
+bool lw_names_has_vectors(lw_names *names, uint32_t count, const lw_stack_names *stored, const char *parent,
+                          ...) LW_PRINTF(4, 5);
+bool lw_names_vectors_of(lw_names *names, lw_weight *out, const uint32_t dims[2],
+                         const lw_stack_names *stored, const char *parent, ...) LW_PRINTF(5, 6);
 
 /* A dense tensor by its full name with ".weight", ".bias" or nothing; its elements number rows * cols in any
  * arrangement of dims whose non-1 dims multiply to that, kept in file order. */

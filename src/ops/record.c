@@ -479,19 +479,43 @@ lw_ref lw_plan_route(lw_plan *plan, lw_ref logits, lw_wref bias, const lw_route_
     return op->out;
 }
 
-lw_ref lw_plan_expert_linear(lw_plan *plan, lw_ref x, lw_ref route, lw_wref stack)
+static lw_ref expert_linear(lw_plan *plan, lw_ref x, lw_ref route, lw_wref stack, lw_type type)
 {
     const lw_value in = *value(plan, x), by = *value(plan, route);
     const lw_weight *w = weight_of(plan, stack);
     const uint32_t top = by.width / 2;
     LW_ASSERT(by.type == LW_TYPE_F32 && by.space == in.space && in.type == LW_TYPE_BF16);
     LW_ASSERT(in.width == w->cols && (in.slots == 1 || in.slots == top));
-    lw_value out = shaped(in, LW_TYPE_BF16, w->rows);
+    lw_value out = shaped(in, type, w->rows);
     out.slots = top;
     lw_op *op = op_add(plan, LW_OP_EXPERT_LINEAR, value_make(plan, out, "expert_linear"));
     op->in[0] = x;
     op->in[1] = route;
     op->weights[0] = stack;
+    return op->out;
+}
+
+lw_ref lw_plan_expert_linear(lw_plan *plan, lw_ref x, lw_ref route, lw_wref stack)
+{
+    return expert_linear(plan, x, route, stack, LW_TYPE_BF16);
+}
+
+lw_ref lw_plan_expert_linear_f32(lw_plan *plan, lw_ref x, lw_ref route, lw_wref stack)
+{
+    return expert_linear(plan, x, route, stack, LW_TYPE_F32);
+}
+
+lw_ref lw_plan_expert_bias(lw_plan *plan, lw_ref x, lw_ref route, lw_wref biases)
+{
+    const lw_value in = *value(plan, x), by = *value(plan, route);
+    LW_ASSERT(in.type == LW_TYPE_F32 && in.slots == by.width / 2 && in.space == by.space);
+    LW_ASSERT(by.type == LW_TYPE_F32 && vector_length(plan, biases) == in.width);
+    lw_value out = in;
+    out.type = LW_TYPE_BF16;
+    lw_op *op = op_add(plan, LW_OP_EXPERT_BIAS, value_make(plan, out, "expert_bias"));
+    op->in[0] = x;
+    op->in[1] = route;
+    op->weights[0] = biases;
     return op->out;
 }
 

@@ -63,6 +63,9 @@ lw_ref lw_plan_ssm(lw_plan *plan, lw_recurrence state, lw_ssm_inputs in, const l
 lw_ref lw_plan_route(lw_plan *plan, lw_ref logits, lw_wref bias, const lw_route_params *params);
 /* x has one vector a row, or one for each chosen expert; the output has one for each. */
 lw_ref lw_plan_expert_linear(lw_plan *plan, lw_ref x, lw_ref route, lw_wref stack);
+/* The same in fp32, and what is to follow it: each expert's own bias, which rounds. */
+lw_ref lw_plan_expert_linear_f32(lw_plan *plan, lw_ref x, lw_ref route, lw_wref stack);
+lw_ref lw_plan_expert_bias(lw_plan *plan, lw_ref x, lw_ref route, lw_wref biases);
 lw_ref lw_plan_expert_sum(lw_plan *plan, lw_ref x, lw_ref route);
 lw_ref lw_plan_take_wanted(lw_plan *plan, lw_ref x);
 

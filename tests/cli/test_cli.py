@@ -141,6 +141,11 @@ def test_version():
     (["devices", "x"], "devices takes no argument"),
     (["bench"], "give either MODEL or --synth SHAPE"),
     (["bench", "--synth", "lfm9-4bit"], 'no synthetic model "lfm9-4bit"'),
+    (["bench", "m", "--streams", "0"], '--streams takes a whole number from 1 to 64, not "0"'),
+    (["bench", "m", "--depth", "8k"], '--depth takes a whole number from 1 to 1048576, not "8k"'),
+    (["bench", "m", *["--more-prompt", "9"] * 5], "--more-prompt may be given 4 times"),
+    (["bench", "m", "--config"], "--config goes with --synth"),
+    (["bench", "--synth", "qwen3.5-0.8b-4bit", "--drafts", "--streams", "2"], "leave out --streams"),
     (["bench", "m", "--reps", "2"], "--reps takes a whole number from 3 to"),
     (["check", "m", "--context"], "--context needs a value"),
 ])
@@ -650,6 +655,31 @@ def test_bench():
     for name in ("prompt_tok_s", "decode_tok_s", "read_bytes_s"):
         assert 0 < found[name]["min"] <= found[name]["median"] <= found[name]["max"]
     assert 0 < found["bytes_per_token"] <= found["weight_bytes"] * 1.01
+    assert found["first_token_ns"]["min"] > 0 and found["load_ns"] > 0
+    assert 0 < found["resident_bytes"] <= found["resident_max_bytes"]
+
+
+@needs_model
+def test_bench_of_more():
+    lists = ["--more-prompt", "24", "--streams", "1", "--streams", "3", "--depth", "512", "--depth", "64"]
+    done = lanewise("bench", MODEL, "--prompt", "16", "--decode", "4", "--threads", "1", "--json", *lists)
+    assert done.returncode == 0, done.stderr.decode()
+    found = json.loads(done.stdout)
+    assert [row["tokens"] for row in found["more_prompts"]] == [24]
+    assert [row["streams"] for row in found["streams"]] == [1, 3]
+    assert [row["positions"] for row in found["depths"]] == [512, 64]
+    assert [row["rows"] for row in found["windows"]] == [1, 2, 4, 8] and found["windows"][0]["steps"] == 1
+    rates = [row["tok_s"] for key in ("more_prompts", "streams", "depths") for row in found[key]]
+    rates += [row["prompt_tok_s"] for row in found["depths"]] + [row["ns"] for row in found["windows"]]
+    for rate in [*rates, found["decode_tok_s"]]:
+        assert len(rate["samples"]) == 3 and rate["samples"] == sorted(rate["samples"]) and rate["min"] > 0
+        assert rate["median"] == rate["samples"][1] and rate["max"] == rate["samples"][2]
+
+
+def test_bench_tells_the_config_of_a_shape():
+    config = json.loads(lanewise("bench", "--synth", "nemotron-30b-a3b-cut-4bit", "--config").stdout)
+    assert config["model_type"] == "nemotron_h" and config["hidden_size"] == 2688
+    assert config["quantization"]["bits"] == 4 and len(config["hybrid_override_pattern"]) == 7
 
 
 def test_bench_of_random_weights_keeps_memory_small():

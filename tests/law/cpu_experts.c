@@ -4,6 +4,7 @@
  * how many threads run the plan.
  */
 #include "cpu_law.h"
+#include "../ref/ref_ops.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/experts.h"
 #include "ops/record.h"
@@ -392,14 +393,17 @@ static void every_block_is_one_parts_and_shares_are_equal(void **state)
 
 enum { TOKENS = 96, HIDDEN = 128, INNER = 70, EXPERTS = 16, TOP = 4, BATCH_MAX = 64 };
 
-typedef enum member_of_plan { EMBED, ROUTER, BIAS, GATE, UP, DOWN, SHARED, HEAD, STACKS } member_of_plan;
+typedef enum member_of_plan {
+    EMBED, ROUTER, BIAS, GATE, UP, DOWN, SHARED, HEAD, OWN_BIAS, STACKS
+} member_of_plan;
 
-/* A weight of each shape that the plan has; BIAS is one row of bf16. */
+/* A weight of each shape that the plan has; BIAS is one row of bf16, OWN_BIAS one for each expert. */
 static const kind plan_kinds[STACKS] = {
     [EMBED] = { 16, 0, 1, TOKENS, HIDDEN, 0 },      [ROUTER] = { 16, 0, 1, EXPERTS, HIDDEN, 0 },
     [BIAS] = { 16, 0, 1, 1, EXPERTS, 0 },           [GATE] = { 4, 64, EXPERTS, INNER, HIDDEN, 0 },
     [UP] = { 4, 64, EXPERTS, HIDDEN, HIDDEN, 0 },   [DOWN] = { 16, 0, EXPERTS, HIDDEN, INNER, 0 },
     [SHARED] = { 4, 64, 1, HIDDEN, HIDDEN, 0 },     [HEAD] = { 16, 0, 1, 32, HIDDEN, 0 },
+    [OWN_BIAS] = { 16, 0, EXPERTS, 1, HIDDEN, 0 },
 };
 
 static const lw_route_params route_params = { .kind = LW_ROUTER_SIGMOID, .experts = EXPERTS, .top = TOP,
@@ -430,9 +434,12 @@ static void record(plan_case *c)
     const lw_ref shared = lw_plan_linear(p, x, w[SHARED], LW_TYPE_BF16);
     const lw_ref down = lw_plan_expert_linear(p, gate, route, w[DOWN]);
     const lw_ref again = lw_plan_expert_linear(p, x, route, w[UP]);
+    const lw_ref wide = lw_plan_expert_linear_f32(p, x, route, w[UP]);
+    const lw_ref biased = lw_plan_expert_bias(p, wide, route, w[OWN_BIAS]);
     lw_ref sum = lw_plan_add(p, shared, lw_plan_expert_sum(p, down, route));
     sum = lw_plan_add(p, sum, lw_plan_expert_sum(p, up, route));
     sum = lw_plan_add(p, sum, lw_plan_expert_sum(p, again, route));
+    sum = lw_plan_add(p, sum, lw_plan_expert_sum(p, biased, route));
     lw_plan_entry_end(p, lw_plan_linear(p, lw_plan_take_wanted(p, sum), w[HEAD], LW_TYPE_F32));
 }
 
@@ -482,19 +489,41 @@ static void forward(plan_case *c, const int32_t *tokens, uint32_t count, float *
 }
 
 /* One row through one matrix, by a linear. */
-static void through(const plan_case *c, member_of_plan which, uint32_t member, const lw_bf16 *x, void *y)
+static void through_as(const plan_case *c, member_of_plan which, uint32_t member, const lw_bf16 *x, void *y,
+                       bool y_f32)
 {
     lw_tensor tensors[3];
     const lw_weight alone = part_of(&c->stacks[which], tensors, member, 1);
     lw_cpu_weight *const weight = repacked(c->kernels, &alone);
     const lw_cpu_linear_args args = {
-        .weight = weight, .x = x, .y = y, .y_f32 = which == ROUTER || which == HEAD, .rows = 1,
+        .weight = weight, .x = x, .y = y, .y_f32 = y_f32, .rows = 1,
         .prepared = prepared_make(lw_cpu_prepared_bytes(c->kernels, alone.cols, 1)),
     };
     LAW_RUN(c->kernels->linear_prepare, &args, 1);
     LAW_RUN(c->kernels->linear_run, &args, 1);
     free(args.prepared);
     lw_cpu_weight_free(weight);
+}
+
+static void through(const plan_case *c, member_of_plan which, uint32_t member, const lw_bf16 *x, void *y)
+{
+    through_as(c, which, member, x, y, which == ROUTER || which == HEAD);
+}
+
+/* UP of one expert and the bias of another, the same one unless a mistake is planted, in FP64 but for the
+ * product: no further from it than one rounding to bf16 and one of the fp32 sum. */
+static void through_biased(const plan_case *c, uint32_t member, uint32_t biased, const lw_bf16 *x, lw_bf16 *y)
+{
+    float wide[HIDDEN];
+    lw_bf16 bias[HIDDEN];
+    through_as(c, UP, member, x, wide, true);
+    memcpy(bias, c->stacks[OWN_BIAS].codes + (size_t)biased * sizeof bias, sizeof bias);
+    for (int i = 0; i < HIDDEN; i++) {
+        const double exact = (double)wide[i] + (double)lw_float_of_bf16(bias[i]);
+        y[i] = lw_bf16_of_float((float)exact);
+        const double got = (double)lw_float_of_bf16(y[i]);
+        assert_true(fabs(got - exact) <= (REF_EPS_BF16 + REF_EPS_F32) * fabs(exact));
+    }
 }
 
 /* sum + the chosen x, into sum. */
@@ -508,10 +537,11 @@ static void add_experts(const plan_case *c, const lw_bf16 *x, const float *weigh
     LAW_RUN(c->kernels->add, &add, 1);
 }
 
-/* What record says, kernel after kernel. */
-static void forward_by_kernels(const plan_case *c, int32_t token, float *logits)
+/* What record says, kernel after kernel; planted, turn: biases of the expert so many slots on. */
+static void forward_by_kernels(const plan_case *c, int32_t token, uint32_t turn, float *logits)
 {
     lw_bf16 x[HIDDEN], gate[INNER], sum[HIDDEN], up[TOP * HIDDEN], down[TOP * HIDDEN], row[EXPERTS];
+    lw_bf16 biased[TOP * HIDDEN];
     float scores[EXPERTS], bias[EXPERTS], route[2 * TOP], scratch[64];
     memcpy(x, c->stacks[EMBED].codes + (size_t)token * sizeof x, sizeof x);
     memcpy(row, c->stacks[BIAS].codes, sizeof row);
@@ -522,14 +552,16 @@ static void forward_by_kernels(const plan_case *c, int32_t token, float *logits)
                                      .rows = 1, .params = route_params };
     LAW_RUN(c->kernels->route, &args, 1);
     through(c, SHARED, 0, x, sum);
-    for (int s = 0; s < TOP; s++) {
+    for (uint32_t s = 0; s < TOP; s++) {
         through(c, GATE, (uint32_t)route[s], x, gate);
         through(c, DOWN, (uint32_t)route[s], gate, down + s * HIDDEN);
         through(c, UP, (uint32_t)route[s], x, up + s * HIDDEN);
+        through_biased(c, (uint32_t)route[s], (uint32_t)route[(s + turn) % TOP], x, biased + s * HIDDEN);
     }
     add_experts(c, down, route + TOP, sum);
     add_experts(c, up, route + TOP, sum);
     add_experts(c, up, route + TOP, sum);
+    add_experts(c, biased, route + TOP, sum);
     through(c, HEAD, 0, sum, logits);
 }
 
@@ -541,9 +573,11 @@ static void forward_each(plan_case *c, float *alone)
     for (int32_t t = 0; t < TOKENS; t++) {
         forward(c, &t, 1, alone + (size_t)t * vocab);
         if (t % 8 != 0 && !law_long()) continue;
-        forward_by_kernels(c, t, want);
+        forward_by_kernels(c, t, 0, want);
         assert_true(isfinite(want[0]));
         assert_memory_equal(alone + (size_t)t * vocab, want, vocab * sizeof *want);
+        forward_by_kernels(c, t, 1, want);
+        assert_memory_not_equal(alone + (size_t)t * vocab, want, vocab * sizeof *want);
     }
     free(want);
 }

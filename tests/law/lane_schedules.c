@@ -1,8 +1,8 @@
 /* Random schedules: arrivals, cuts, cancels, drafts right and wrong, chains and trees, cache hits, memory
- * pressure, recurrences, draft heads right and wrong, failing forwards, stops, NaN logits, a clock that tells
- * anything. Whatever happens, every reply
- * equals the reply of its request alone, or, if it was ended from outside, begins it; and pages, promises and
- * entries add up after each round.
+ * pressure, recurrences, draft heads right and wrong, tokens drawn by one thread or several, failing
+ * forwards, stops, NaN logits, a clock that tells anything. Whatever happens, every reply equals the reply of
+ * its request alone, or, if it was ended from outside, begins it; and pages, promises and entries add up
+ * after each round.
  *
  * 5,000 schedules; LW_TEST_LONG runs 100,000, LW_TEST_SEED one of a given seed. The faults planted at the end
  * must be caught.
@@ -54,6 +54,7 @@ typedef struct schedule {
     fake_drafter drafter;
     lw_device_table table;     /* the null device's, perhaps without draws on the host */
     lw_core *core;
+    lw_pool *threads;          /* NULL: the caller draws alone */
     lw_core_options options;
     story stories[REQUESTS_MAX];
     uint32_t story_count;
@@ -226,7 +227,10 @@ static void schedule_open(schedule *s, uint64_t seed, fake_fault fault)
     s->table.calls_draw = below(s, 3) != 0;
     lw_core_device device = fake_device(&s->fake);
     device.table = &s->table;
+    if (seed % 32 == 0) assert_int_equal(lw_pool_open(2 + seed / 32 % 2, NULL, &s->threads, NULL), LW_OK);
+    device.threads = s->threads;
     assert_int_equal(lw_core_open(&device, o, &s->core, NULL), LW_OK);
+    s->core->draws.work_least = 0; /* the made-up vocabulary is never worth a thread */
     const uint32_t count = 2 + (uint32_t)below(s, REQUESTS_MAX - 1);
     for (; s->story_count < count; s->story_count++) story_make(s, &s->stories[s->story_count]);
 }
@@ -328,6 +332,7 @@ static uint64_t schedule_play(uint64_t seed, fake_fault fault, totals *all)
         print_message("seed %llu: %s; %s\n", (unsigned long long)seed, s.fake.violation, s.wrong);
     }
     lw_core_close(s.core);
+    lw_pool_close(s.threads);
     fake_close(&s.fake);
     return seen;
 }

@@ -4,6 +4,7 @@
  * like others, once the model's own rows have run. Rows are compared by a 64-bit hash of their logits' bytes;
  * a planted control shows that the check can fail.
  */
+#include "../unit/pool_made.h"
 #include "base/rng.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/kernels.h"
@@ -90,7 +91,7 @@ static void bench_open(bench *b, const subject *of, const char *isa, uint32_t th
     const lw_device_options options = { .threads = threads, .isa = isa };
     assert_int_equal(b->plan.entry_count, of->head ? 2 : 1);
     if (b->table->open(&options, &b->device, &d) != LW_OK) fail_msg("%s", d.text);
-    assert_int_equal(lw_page_pool_init(&b->pool, &b->plan, LANES, CONTEXT, ROWS_MAX, &d), LW_OK);
+    assert_int_equal(pool_made(&b->pool, &b->plan, LANES, CONTEXT, ROWS_MAX), LW_OK);
     lw_exec_options exec = { .rows_max = ROWS_MAX, .wanted_max = ROWS_MAX };
     for (uint32_t g = 0; g < b->pool.group_count; g++) {
         exec.page_counts[g] = b->pool.groups[g].count;

@@ -112,7 +112,7 @@ static inline double worst(const bench *b, const kept *k, const lw_op *op, lw_rn
 static inline bool is_elsewhere(lw_op_kind kind)
 {
     return kind == LW_OP_GATED_DELTA || kind == LW_OP_SSM || kind == LW_OP_ROUTE ||
-           kind == LW_OP_EXPERT_LINEAR || kind == LW_OP_EXPERT_SUM;
+           kind == LW_OP_EXPERT_LINEAR || kind == LW_OP_EXPERT_BIAS || kind == LW_OP_EXPERT_SUM;
 }
 
 /* Every op meets its meaning; another stream's rows and a mistake of its own kind do not. */

@@ -37,6 +37,17 @@ static void repeat_row(bench *b, uint32_t cols)
     memcpy(values + cols, values, cols * sizeof *values);
 }
 
+/* The experts' other linear, which has biases where the router has one. */
+static lw_ref record_wide(bench *b, lw_rng *rng, size_t i, lw_ref x, lw_ref route)
+{
+    const format plain = { LW_MAP_FP32, 32, 0, 0, LW_DTYPE_F32, false, 0, 0, false };
+    const uint32_t members = cases[i].route.experts, up[] = { MIDDLE, COLS }, one[] = { 1, MIDDLE };
+    const lw_wref w = formed(b, rng, &cases[i].up, members, up);
+    if (!cases[i].has_bias) return lw_plan_expert_linear(&b->plan, x, route, w);
+    const lw_ref sums = lw_plan_expert_linear_f32(&b->plan, x, route, w);
+    return lw_plan_expert_bias(&b->plan, sums, route, formed(b, rng, &plain, members, one));
+}
+
 static void record_experts(bench *b, lw_rng *rng)
 {
     lw_plan *p = &b->plan;
@@ -51,7 +62,7 @@ static void record_experts(bench *b, lw_rng *rng)
         const lw_wref bias = cases[i].has_bias ? vector(b, rng, 1, members) : (lw_wref){ LW_NONE };
         const lw_ref route = lw_plan_route(p, logits, bias, params);
         const lw_ref gate = lw_plan_expert_linear(p, x, route, formed(b, rng, &cases[i].up, members, up));
-        const lw_ref wide = lw_plan_expert_linear(p, x, route, formed(b, rng, &cases[i].up, members, up));
+        const lw_ref wide = record_wide(b, rng, i, x, route);
         const lw_ref both = lw_plan_swiglu(p, gate, lw_plan_relu2(p, wide));
         const lw_ref out =
             lw_plan_expert_linear(p, both, route, formed(b, rng, &cases[i].down, members, down));
@@ -119,6 +130,27 @@ static double sum_worst(const bench *b, const kept *k, const lw_op *op, lw_rng *
     return most;
 }
 
+static double bias_worst(const bench *b, const kept *k, const lw_op *op, lw_rng *rng, slip wrong)
+{
+    const lw_value *v = &b->plan.values[op->out.index];
+    const lw_weight *w = &b->plan.weights[op->weights[0].index];
+    double most = 0;
+    for (int n = 0; n < CHECKED; n++) {
+        const spot at = spot_any(rng), from = { wrong == OTHER_LANE ? 1 - at.lane : at.lane, at.position, 0 };
+        const uint32_t slot = (uint32_t)lw_rng_below(rng, v->slots);
+        const size_t column = lw_rng_below(rng, v->width);
+        const uint32_t chosen = (uint32_t)held(b, k, op->in[1], at)[slot];
+        const uint32_t member = (chosen + (wrong == OTHER_EXPERT)) % w->stack_count;
+        float biases[MIDDLE];
+        lw_weight_dense(w, member, 0, biases);
+        const double x = (double)slot_held(b, k, op->in[0], at, slot)[column];
+        const double sum = x + (double)biases[column];
+        const meaning m = { sum, REF_EPS_F32 * fabs(sum), false };
+        most = fmax(most, error_of(v, slot_held(b, k, op->out, from, slot)[column], m));
+    }
+    return most;
+}
+
 /* ---- routers ---- */
 
 /* Rows whose route is not the reference's: other ids where no two scores are close, or weights beyond a
@@ -174,10 +206,13 @@ static void check_router(const bench *b, const kept *k, const lw_op *op)
     }
 }
 
+typedef double (*worst_of)(const bench *, const kept *, const lw_op *, lw_rng *, slip);
+
 static void check_op(const bench *b, const kept *k, const lw_op *op, lw_rng *rng)
 {
-    double (*const of)(const bench *, const kept *, const lw_op *, lw_rng *, slip) =
-        op->kind == LW_OP_EXPERT_LINEAR ? linear_worst : sum_worst;
+    const worst_of of = op->kind == LW_OP_EXPERT_LINEAR ? linear_worst
+        : op->kind == LW_OP_EXPERT_BIAS                 ? bias_worst
+                                                        : sum_worst;
     const double error = of(b, k, op, rng, NO_SLIP);
     const char *name = lw_op_table[op->kind].name;
     if (!(error <= 1)) fail_msg("op %td, %s: %g of its bound", op - b->plan.ops, name, error);
@@ -198,7 +233,8 @@ static void experts_keep_their_law_and_meaning(void **state)
     for (uint32_t i = 0; i < b->plan.op_count; i++) {
         const lw_op *op = &b->plan.ops[i];
         if (op->kind == LW_OP_ROUTE) check_router(b, alone, op);
-        if (op->kind == LW_OP_EXPERT_LINEAR || op->kind == LW_OP_EXPERT_SUM) check_op(b, alone, op, &rng);
+        if (op->kind == LW_OP_EXPERT_LINEAR || op->kind == LW_OP_EXPERT_BIAS || op->kind == LW_OP_EXPERT_SUM)
+            check_op(b, alone, op, &rng);
     }
     check_law(b, &rng, alone);
     kept_free(b, alone);

@@ -7,6 +7,7 @@
  */
 enum { VOCAB = 40, LENGTH = 540 }; /* past a chunk of 512 keys */
 
+#include "device/xpu/exec.h"
 #include "plan_meaning.h"
 #include "device/xpu/kargs.h"
 #include "xpu_law.h"
@@ -168,6 +169,32 @@ static void any_call_may_fail(void **state)
     xpu_bench_close(x);
 }
 
+/* What admission counts is what compiling and the largest batch take. */
+static void what_is_said_is_taken(void **state)
+{
+    (void)state;
+    lw_rng rng = law_rng(95);
+    xpu_bench *x = xpu_bench_open(record, &rng);
+    bench *b = x->b;
+    streams_begin(b, NULL, &rng);
+    for (size_t l = 0; l < LANES; l++) window_add(b, l, LENGTH, LENGTH);
+    assert_int_equal(b->row_count, b->exec->rows_max);
+    const lw_scratch_rows rows = { b->exec->rows_max, b->exec->wanted_max };
+    uint64_t said = 0;
+    assert_int_equal(b->table->scratch_bytes(b->device, &b->plan, &rows, &said, NULL), LW_OK);
+    assert_int_equal(batch_run(b, NULL), LW_OK);
+    const lw_exec *e = b->exec;
+    const uint64_t ids = LANES * PAGES * sizeof(uint32_t) * b->plan.reach_count;
+    const uint64_t beside = e->activations.bytes + e->sums.bytes + e->best_parts.bytes + e->best_ids.bytes +
+                            e->expert_order.bytes + e->recurrence.bytes;
+    const uint64_t taken = beside + e->tables.memory.bytes;
+    /* The ids of pages stand in the tables, each list rounded up to whole lines. */
+    const uint64_t ids_most = 2 * (ids + 64 * b->plan.reach_count);
+    assert_true(said > beside && said <= taken && said + ids_most >= taken);
+    streams_end(b);
+    xpu_bench_close(x);
+}
+
 static void what_no_kernel_reads_is_refused(void **state)
 {
     (void)state;
@@ -195,6 +222,7 @@ int main(void)
         cmocka_unit_test(rows_are_their_streams_own),
         cmocka_unit_test(every_op_is_its_formula),
         cmocka_unit_test(any_call_may_fail),
+        cmocka_unit_test(what_is_said_is_taken),
         cmocka_unit_test(what_no_kernel_reads_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -203,11 +203,23 @@ def without_correction(tensors):
             tensors[name][:] = 0
 
 
+def turned_biases(tensors):
+    """Every expert has another one's."""
+    names = [name for name in tensors if ".experts." in name and name.endswith(".bias")]
+    assert names
+    data = [tensors[name].copy() for name in names]
+    for name, other in zip(names, data[2:] + data[:2]):  # up_proj and down_proj alternate
+        tensors[name][:] = other
+
+
 WEIGHTS = {
     "hidden before embedding, qwen": (MODELS / "qwen35-mlx4", "model", joined_in_the_wrong_order("mtp.fc"),
                                       "draft head: distance"),
     "hidden before embedding, nemotron": (MODELS / "nemotron-mlx4", "mtp-4bit",
                                           joined_in_the_wrong_order("eh_proj"), "draft head: distance"),
+    "biases of other experts": (DATA / "nemo-biased", "model", turned_biases, "layer 1: distance"),
+    "biases of other experts, head": (DATA / "nemo-biased", "model_extra_tensors", turned_biases,
+                                      "draft head: distance"),
     "experts without correction": (DATA / "nemo-a", "model", without_correction, "layer 1: "),
 }
 

@@ -101,6 +101,11 @@ class Model(forward64.Model):
             share = share / (share.sum(axis=-1, keepdims=True) + 1e-20)
         return chosen, share * c.get("routed_scaling_factor", 1.0)
 
+    def expert_bias(self, name, e, part):
+        """What one expert adds to its product: publishers' files may hold it, transformers' never do."""
+        bias = f"{name}experts.{e}.{part}.bias"
+        return self.checkpoint.tensor(bias) if bias in self.checkpoint else 0.0
+
     def moe(self, h, name):
         chosen, share = self.route(h, name)
         is_latent = self.checkpoint.holds(name + "fc1_latent_proj")
@@ -109,8 +114,10 @@ class Model(forward64.Model):
         out = np.zeros_like(x)
         for e in np.unique(chosen):
             rows, slots = np.nonzero(chosen == e)
-            a = self.round(np.maximum(self.round(x[rows] @ up[e].T), 0.0) ** 2)
-            out[rows] += self.round(a @ down[e].T) * share[rows, slots, None]
+            u = self.round(x[rows] @ up[e].T + self.expert_bias(name, e, "up_proj"))
+            a = self.round(np.maximum(u, 0.0) ** 2)
+            d = self.round(a @ down[e].T + self.expert_bias(name, e, "down_proj"))
+            out[rows] += d * share[rows, slots, None]
         out = self.round(out)
         if is_latent:
             out = self.linear(out, name + "fc2_latent_proj")

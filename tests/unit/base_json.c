@@ -107,6 +107,38 @@ static void memory_that_runs_out_is_seen(void **state)
     }
 }
 
+/* The deepest text that is read is read with both guards: no memory that lacks makes jansson assert about its
+ * number. One level more is refused, though jansson would read it. */
+static void the_deepest_text_is_guarded(void **state)
+{
+    (void)state;
+    enum { DEEPEST = JSON_PARSER_MAX_DEPTH - 2 };
+    static const char number[] = "12345678901234567", strings[] = "[\"]]}}[[{{\\\"[\",";
+    static char text[2 * (DEEPEST + 1) + sizeof number + sizeof strings];
+    for (size_t depth = DEEPEST; depth <= DEEPEST + 1; depth++) {
+        json_error_t error = { .text = "" };
+        const size_t head = sizeof strings - 1, digits = sizeof number - 1;
+        memcpy(text, strings, head);
+        memset(text + head, '[', depth - 1);
+        memcpy(text + head + depth - 1, number, digits);
+        memset(text + head + depth - 1 + digits, ']', depth);
+        const size_t count = head + 2 * depth - 1 + digits;
+        text[count] = '\0';
+        json_t *root = lw_json_load(text, count, 0, &error), *plain = json_loadb(text, count, 0, NULL);
+        assert_non_null(plain);
+        assert_true((root != NULL) == (depth == DEEPEST));
+        if (root == NULL) {
+            assert_non_null(strstr(error.text, "nested deeper than 2046 levels"));
+            assert_int_equal(json_error_code(&error), json_error_stack_overflow);
+        }
+        json_decref(root);
+        json_decref(plain);
+        uint64_t tried = 0;
+        for (uint64_t n = 0; depth == DEEPEST && read_with(text, n, UINT64_MAX); n += 1 + n / 16) tried++;
+        assert_true(depth != DEEPEST || tried > 50);
+    }
+}
+
 /* The planted control: jansson alone reads another text, and nobody would know. */
 static void jansson_alone_goes_on(void **state)
 {
@@ -165,6 +197,7 @@ int main(void)
         cmocka_unit_test(texts_are_read_as_jansson_reads_them),
         cmocka_unit_test(errors_are_those_of_the_text_alone),
         cmocka_unit_test(memory_that_runs_out_is_seen),
+        cmocka_unit_test(the_deepest_text_is_guarded),
         cmocka_unit_test(jansson_alone_goes_on),
         cmocka_unit_test(texts_of_any_bytes_are_strings),
         cmocka_unit_test(what_is_built_without_memory_is_noted),

@@ -181,6 +181,26 @@ static void missing_tensors_are_listed_together(void **state)
     folder_free(&f);
 }
 
+/* As publishers' modelling code has them: each half of the experts may have its own. */
+static void experts_may_have_biases(void **state)
+{
+    (void)state;
+    recorded r;
+    lw_diag d = { "" };
+    uint32_t counts[LW_OP_COUNT];
+    folder f = made_nemotron_with("backbone.layers.1.mixer.experts.%u.up_proj.bias", 4);
+    assert_int_equal(made_record(&f, &(lw_record_options){ .head = true }, &r, &d), LW_OK);
+    count_ops(&r.plan, counts);
+    assert_int_equal(counts[LW_OP_EXPERT_LINEAR], 4);
+    assert_int_equal(counts[LW_OP_EXPERT_BIAS], 1);
+    recorded_free(&r);
+    folder_free(&f);
+    f = made_nemotron_with("mtp.layers.1.mixer.experts.%u.down_proj.bias", 3); /* one lacks it */
+    assert_int_equal(made_record(&f, &(lw_record_options){ .head = true }, &r, &d), LW_BAD_MODEL);
+    assert_names(d.text, "missing", "mtp.layers.1.mixer.experts.3.down_proj.bias");
+    folder_free(&f);
+}
+
 /* A model that has no head, or is not asked for it. */
 static void without_a_head_there_is_one_entry(void **state)
 {
@@ -218,6 +238,7 @@ int main(void)
         cmocka_unit_test(steps_are_bounded_as_the_config_says),
         cmocka_unit_test(what_is_not_served_is_named),
         cmocka_unit_test(missing_tensors_are_listed_together),
+        cmocka_unit_test(experts_may_have_biases),
         cmocka_unit_test(without_a_head_there_is_one_entry),
         cmocka_unit_test(end_ids_are_the_union_of_both_configs),
     };

@@ -99,9 +99,15 @@ LW_UNUSED static void made_nemotron_moe(made *m, const char *at)
     made_tensor(m, "BF16", 0.01, "64, 64", "%s.mixer.shared_experts.down_proj.weight", at);
 }
 
-LW_UNUSED static folder made_nemotron_make(void)
+/* more: the name of a vector of 64 elements for each of the first count experts; NULL: none. */
+LW_UNUSED static folder made_nemotron_with(const char *more, uint32_t count)
 {
     made m = made_begin();
+    for (uint32_t e = 0; e < count; e++) {
+        char name[96];
+        snprintf(name, sizeof name, more, e);
+        made_tensor(&m, "BF16", 0.1, "64", "%s", name);
+    }
     made_tensor(&m, "BF16", 0.01, "64, 64", "backbone.embeddings.weight");
     made_tensor(&m, "BF16", 1.0, "64", "backbone.norm_f.weight");
     made_tensor(&m, "BF16", 0.0, "64, 64", "lm_head.weight");
@@ -128,6 +134,11 @@ LW_UNUSED static folder made_nemotron_make(void)
     const folder f = made_end(&m);
     config_write(&f, made_nemotron_config, "{}");
     return f;
+}
+
+LW_UNUSED static folder made_nemotron_make(void)
+{
+    return made_nemotron_with(NULL, 0);
 }
 
 #endif

@@ -12,11 +12,26 @@
  * + 2 MiB. */
 #define MIB ((uint64_t)1 << 20)
 
+/* What a round takes for each of its rows, and for each with logits. */
+typedef struct round_costs { uint64_t row, wanted; } round_costs;
+
+static uint64_t round_bytes(void *context, uint32_t rows_max, uint32_t wanted_max)
+{
+    const round_costs *costs = context;
+    const unsigned __int128 bytes =
+        (unsigned __int128)costs->row * rows_max + (unsigned __int128)costs->wanted * wanted_max;
+    return bytes < UINT64_MAX ? (uint64_t)bytes : UINT64_MAX;
+}
+
+static round_costs rounds_free = { 0, 0 };
+
 static lw_admit base(void)
 {
     return (lw_admit){ .free_bytes = 1000 * MIB,
                        .reserve_bytes = 100 * MIB,
                        .fixed_bytes = 400 * MIB,
+                       .round_bytes = round_bytes,
+                       .round_context = &rounds_free,
                        .group_count = 2,
                        .reaches = { 0, 128 },
                        .page_bytes = { MIB, MIB / 2 },
@@ -125,13 +140,14 @@ static void what_is_chosen_fits(void **state)
             in.free_bytes = free_mib * MIB;
             in.context = context;
             in.cache_bytes = LW_ADMIT_CACHE_AUTO;
-            in.logits_bytes = MIB / 3;
+            round_costs costs = { MIB / 5, MIB / 3 };
+            in.round_context = &costs;
             in.wanted_rows = (uint32_t)free_mib % 20;
             if (lw_admit_choose(&in, &out, NULL) != LW_OK) continue;
             const uint64_t pools = out.page_counts[0] * MIB + out.page_counts[1] * (MIB / 2);
-            const uint64_t logits = out.wanted_max * in.logits_bytes;
-            assert_true(pools + logits + in.fixed_bytes + in.reserve_bytes <= in.free_bytes);
-            const uint64_t lanes = out.lanes * out.lane_bytes + logits + in.wanted_rows * in.logits_bytes;
+            const uint64_t rounds = out.rows_max * costs.row + out.wanted_max * costs.wanted;
+            assert_true(pools + rounds + in.fixed_bytes + in.reserve_bytes <= in.free_bytes);
+            const uint64_t lanes = out.lanes * out.lane_bytes + rounds + in.wanted_rows * costs.wanted;
             assert_true(out.lanes == 8 ||
                         lanes + out.lane_bytes + in.fixed_bytes + in.reserve_bytes > in.free_bytes);
             assert_true(out.page_counts[0] >= out.lanes * lw_pages_needed(0, context, 32));
@@ -150,7 +166,7 @@ static void logits_are_counted_as_lanes_want_them(void **state)
         lw_admit in = base();
         lw_admitted out;
         lw_diag d = { "" };
-        in.logits_bytes = MIB;
+        in.round_context = &(round_costs){ 0, MIB };
         in.wanted_rows = rows[i].wanted_rows;
         in.lanes = rows[i].lanes;
         in.free_bytes = (500 + 18 * rows[i].lanes + rows[i].logits_mib) * MIB;
@@ -170,6 +186,53 @@ static void logits_are_counted_as_lanes_want_them(void **state)
     }
 }
 
+/* A chunk whose rounds do not fit is refused, with what it wants and what would fit. Three lanes of 18 MiB
+ * and 32 rows of 1 MiB take 86 of the 500 MiB beside the model and the reserve. */
+static void rounds_count_against_the_memory(void **state)
+{
+    (void)state;
+    static const struct { uint32_t rows, lanes; uint64_t free_mib; const char *text[3];
+    } refused[] = {
+        { 32, 1, 549, { "rounds of 32 rows 0.03", "0.05 GiB are left", "--chunk 16 or --context 960" } },
+        { 32, 3, 585, { "rounds of 32 rows 0.03", "0.08 GiB are left", "--chunk 16, --parallel 2" } },
+        { 1024,
+          1,
+          1517,
+          { "rounds of 1024 rows 1.00", "0.99 GiB are left", "--chunk 512 or --context 960" } },
+        /* At the shortest context as many rows are of use as a page has positions. */
+        { 1024, 1, 550, { "rounds of 1024 rows 1.00", "0.05 GiB are left", "; --chunk 32 would fit" } },
+        { 1024,
+          1,
+          516,
+          { "rounds of 1024 rows 1.00", "0.02 GiB are left", "less of both --chunk and --context" } },
+    };
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+        lw_admit in = base();
+        lw_admitted out;
+        lw_diag d = { "" };
+        in.round_context = &(round_costs){ MIB, 0 };
+        in.rows_max = refused[i].rows;
+        in.lanes = refused[i].lanes;
+        in.free_bytes = refused[i].free_mib * MIB;
+        assert_int_equal(lw_admit_choose(&in, &out, &d), LW_NO_ROOM);
+        for (size_t j = 0; j < 3; j++) {
+            if (strstr(d.text, refused[i].text[j]) == NULL)
+                fail_msg("case %zu: \"%s\" lacks \"%s\"", i, d.text, refused[i].text[j]);
+        }
+    }
+    lw_admit in = base();
+    lw_admitted out;
+    in.round_context = &(round_costs){ MIB, 0 };
+    in.lanes = 3;
+    in.free_bytes = 586 * MIB;
+    assert_int_equal(lw_admit_choose(&in, &out, NULL), LW_OK);
+    assert_int_equal(out.rows_max, 32);
+    in.context = 64;                                        /* rows that no stream has are not counted */
+    in.rows_max = 100;
+    assert_int_equal(lw_admit_choose(&in, &out, NULL), LW_OK);
+    assert_int_equal(out.rows_max, 64);
+}
+
 static void sizes_beyond_64_bits_are_refused(void **state)
 {
     (void)state;
@@ -178,7 +241,7 @@ static void sizes_beyond_64_bits_are_refused(void **state)
     in.page_bytes[0] = UINT64_MAX / 2;
     assert_int_equal(lw_admit_choose(&in, &out, NULL), LW_NO_ROOM);
     in = base();
-    in.logits_bytes = UINT64_MAX / 2;
+    in.round_context = &(round_costs){ 0, UINT64_MAX / 2 };
     in.wanted_rows = 3;
     assert_int_equal(lw_admit_choose(&in, &out, NULL), LW_NO_ROOM);
     in = base();
@@ -193,6 +256,7 @@ int main(void)
         cmocka_unit_test(every_case_of_the_table),
         cmocka_unit_test(what_is_chosen_fits),
         cmocka_unit_test(logits_are_counted_as_lanes_want_them),
+        cmocka_unit_test(rounds_count_against_the_memory),
         cmocka_unit_test(sizes_beyond_64_bits_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

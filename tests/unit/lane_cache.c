@@ -160,8 +160,20 @@ static void the_budget_holds(void **state)
     bench_close(&b);
 }
 
-/* A conversation of four turns beside an older single prompt: who goes, one by one. */
-static void extended_turns_go_before_the_oldest(void **state)
+static void victims_are(bench *b, const uint32_t *want, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        const int32_t victim = lw_cache_victim(&b->cache, LW_CACHE_NONE);
+        assert_int_equal(b->cache.entries[victim].position, want[i]);
+        lw_cache_drop(&b->cache, victim);
+    }
+    assert_int_equal(lw_cache_victim(&b->cache, LW_CACHE_NONE), LW_CACHE_NONE);
+}
+
+/* A conversation of four turns beside an older single prompt: who goes, one by one. Superseded turns go
+ * before anything; a recent one is extended too, but it is what the next prompt resumes from if the reply is
+ * edited, so the older prompt goes before it. */
+static void superseded_turns_go_before_the_oldest(void **state)
 {
     (void)state;
     bench b;
@@ -169,14 +181,42 @@ static void extended_turns_go_before_the_oldest(void **state)
     publish(&b, 90, 1);                                     /* an old prompt that nothing extends */
     branch(&b, 0, 50000);
     for (uint32_t turn = 2; turn < 6; turn++) publish(&b, turn * 64, turn);
-    const uint32_t want[] = { 3 * 64, 2 * 64, 4 * 64, 90,
-                              5 * 64 }; /* of two, the more general one stays longer */
-    for (size_t i = 0; i < sizeof want / sizeof want[0]; i++) {
-        const int32_t victim = lw_cache_victim(&b.cache, LW_CACHE_NONE);
-        assert_int_equal(b.cache.entries[victim].position, want[i]);
-        lw_cache_drop(&b.cache, victim);
+    victims_are(&b, (uint32_t[]){ 3 * 64, 2 * 64, 90, 4 * 64, 5 * 64 }, 5);
+    bench_close(&b);
+}
+
+/* Each request leaves the mark before its generation prompt and the end of its reply, which extends it. */
+static void of_equally_recent_ones_the_extended_goes_first(void **state)
+{
+    (void)state;
+    bench b;
+    bench_open(&b, 1 << 20);
+    for (uint32_t turn = 1; turn < 4; turn++) {
+        branch(&b, 0, 10000 * (int32_t)turn);
+        publish(&b, 100 + turn, turn);
+        publish(&b, 200 + turn, turn);
     }
-    assert_int_equal(lw_cache_victim(&b.cache, LW_CACHE_NONE), LW_CACHE_NONE);
+    branch(&b, 0, 10000);
+    lw_cache_touch(&b.cache, lw_cache_find(&b.cache, b.ids, 102));  /* the first mark alone is resumed */
+    victims_are(&b, (uint32_t[]){ 201, 102, 202, 103, 203, 101 }, 6);
+    bench_close(&b);
+}
+
+/* A mark stays findable however many stale replies fill the budget. Its pages are those of the reply that
+ * extends it, so that dropping it would make no room at all. */
+static void a_fresh_mark_outlives_stale_leaves(void **state)
+{
+    (void)state;
+    bench b;
+    bench_open(&b, 125);
+    for (uint32_t turn = 1; turn < 5 * ENTRIES; turn++) {
+        branch(&b, 0, 10000 * (int32_t)turn);
+        publish(&b, 100, turn);
+        publish(&b, 200, turn);
+        b.ids[100] = -1;                                    /* another reply's prompt */
+        assert_int_equal(found(&b, b.ids, 300), 100);
+    }
+    assert_int_equal(lw_cache_entries(&b.cache), 4);        /* two pairs of 44 bytes */
     bench_close(&b);
 }
 
@@ -269,7 +309,9 @@ int main(void)
         cmocka_unit_test(a_page_is_charged_once),
         cmocka_unit_test(what_does_not_fit_is_refused_and_evicts_nobody),
         cmocka_unit_test(the_budget_holds),
-        cmocka_unit_test(extended_turns_go_before_the_oldest),
+        cmocka_unit_test(superseded_turns_go_before_the_oldest),
+        cmocka_unit_test(of_equally_recent_ones_the_extended_goes_first),
+        cmocka_unit_test(a_fresh_mark_outlives_stale_leaves),
         cmocka_unit_test(shared_prefixes_outlive_what_hangs_on_them),
         cmocka_unit_test(yielding_frees_pages_that_lanes_do_not_hold),
         cmocka_unit_test(a_resumer_never_writes_below_a_mark),

@@ -159,6 +159,34 @@ static void a_long_prompt_holds_a_reply_up_for_one_chunk(void **state)
     }
 }
 
+/* A chain of the draft head takes its part of the round that the reply waits for. */
+static void the_head_takes_its_time_from_prompt_rows(void **state)
+{
+    (void)state;
+    bench b;
+    const lw_cost step = { 1, 4.0 * MS };
+    const uint64_t limits_ms[] = { 30, 45, 0 }; /* 0: four rounds of 10 ms, a row each and their steps */
+    for (size_t i = 0; i < 3; i++) {
+        bench_open(&b, &(lw_core_options){ .lanes = 2, .round_ns = limits_ms[i] * MS, .drafts_max = 3,
+                                           .head_drafts = 3, .head_costs = &step, .head_cost_count = 1 });
+        b.chain_row_ns = 4 * MS;
+        b.fake.head_right = 256;
+        stream *reply = start(&b, 0, 10, 200);
+        rounds(&b, 10);
+        const uint64_t steps = lw_core_read_counts(b.core).head_steps;
+        stream *prompt = start(&b, 1, 1900, 1);
+        while (prompt->rows_filled < 1500) rounds(&b, 1);
+        const uint64_t limit_ns = limits_ms[i] != 0 ? limits_ms[i] * MS : 4 * 224 * MS / 10;
+        const uint64_t used_ns = limits_ms[i] != 0 ? limit_ns - MS : 4 * 142 * MS / 10; /* one step */
+        assert_true(lw_core_read_counts(b.core).head_steps > steps + 6);
+        assert_int_equal(reply->ends, 0);
+        assert_true(reply->gap_ns_max <= limit_ns);
+        assert_true(reply->gap_ns_max >= used_ns);
+        run_to_end(&b);
+        bench_close(&b);
+    }
+}
+
 static void chunks_are_large_when_nothing_runs(void **state)
 {
     (void)state;
@@ -428,6 +456,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_long_prompt_holds_a_reply_up_for_one_chunk),
+        cmocka_unit_test(the_head_takes_its_time_from_prompt_rows),
         cmocka_unit_test(chunks_are_large_when_nothing_runs),
         cmocka_unit_test(prompts_go_on_where_one_row_takes_too_long),
         cmocka_unit_test(a_short_prompt_does_not_wait_behind_a_long_one),

@@ -102,7 +102,7 @@ static void logits_count_against_the_memory(void **state)
     bench b;
     lw_diag d = { "" };
     lw_engine *engine = NULL;
-    lw_engine_options options = { .device = "null", .lanes = 1, .context = 64, .chunk_rows = 4096 };
+    lw_engine_options options = { .device = "null", .lanes = 1, .context = 4096, .chunk_rows = 4096 };
     bench_open(&b, &options);
     const uint64_t row_bytes = lw_engine_vocab(b.engine) * sizeof(float);
     uint64_t weight_bytes = 0;
@@ -115,6 +115,36 @@ static void logits_count_against_the_memory(void **state)
     assert_int_equal(lw_engine_open(b.checkpoint, &options, &engine, &d), LW_OK);
     lw_engine_close(engine);
     bench_close(&b);
+}
+
+/* Values and scratch of a large chunk are refused before anything is loaded, with the chunk that fits; what
+ * is told to fit does. */
+static void a_chunk_counts_against_the_memory(void **state)
+{
+    (void)state;
+    enum { MODELS = 3 };
+    static const char *const models[MODELS] = { "models/lfm3-mlx4", "models/qwen35-mlx4",
+                                                "models/nemotron-mlx4" };
+    for (size_t i = 0; i < MODELS; i++) {
+        lw_checkpoint *checkpoint = NULL;
+        lw_engine *engine = NULL;
+        lw_diag d = { "" };
+        lw_engine_options options = { .device_options = { .threads = 1 }, .lanes = 1, .context = 8192,
+                                      .chunk_rows = 8192, .wanted_rows = 1, .head = true,
+                                      .memory_bytes = (uint64_t)140 << 20 };
+        assert_int_equal(lw_checkpoint_open(models[i], &checkpoint, &d), LW_OK);
+        assert_int_equal(lw_engine_open(checkpoint, &options, &engine, &d), LW_NO_ROOM);
+        assert_non_null(strstr(d.text, "rounds of 8192 rows"));
+        const char *help = strstr(d.text, "--chunk ");
+        unsigned rows = 0;
+        if (help == NULL || sscanf(help, "--chunk %u", &rows) != 1) fail_msg("%s", d.text);
+        options.chunk_rows = 2 * rows;
+        assert_int_equal(lw_engine_open(checkpoint, &options, &engine, &d), LW_NO_ROOM);
+        options.chunk_rows = rows;
+        if (lw_engine_open(checkpoint, &options, &engine, &d) != LW_OK) fail_msg("%s", d.text);
+        lw_engine_close(engine);
+        lw_checkpoint_close(checkpoint);
+    }
 }
 
 static void what_does_not_fit_is_refused(void **state)
@@ -183,6 +213,7 @@ int main(void)
         cmocka_unit_test(entries_get_pages_beside_the_lanes),
         cmocka_unit_test(logits_are_taken_for_the_rows_that_want_them),
         cmocka_unit_test(logits_count_against_the_memory),
+        cmocka_unit_test(a_chunk_counts_against_the_memory),
         cmocka_unit_test(what_does_not_fit_is_refused),
         cmocka_unit_test(a_head_runs_over_open_rows_and_keeps_none),
     };

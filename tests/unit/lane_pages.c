@@ -1,4 +1,5 @@
 /* Page tables: what is covered, what is given back and when, and what a full pool says. */
+#include "pool_made.h"
 #include "lane/pages.h"
 
 #include "base/rng.h"
@@ -73,7 +74,7 @@ static void random_walks_keep_what_rows_can_read(void **state)
         plan_of(&plan, 1 + (uint32_t)lw_rng_below(&rng, 300));
         lw_page_pool pool;
         lw_page_table table;
-        assert_int_equal(lw_page_pool_init(&pool, &plan, 1, CONTEXT, ROWS_MAX, NULL), LW_OK);
+        assert_int_equal(pool_made(&pool, &plan, 1, CONTEXT, ROWS_MAX), LW_OK);
         assert_int_equal(lw_page_table_init(&table, &pool, NULL), LW_OK);
         uint32_t committed = 0;
         while (committed < CONTEXT) {
@@ -102,7 +103,7 @@ static void a_trim_too_far_is_seen(void **state)
     plan_of(&plan, 64);
     lw_page_pool pool;
     lw_page_table table;
-    assert_int_equal(lw_page_pool_init(&pool, &plan, 1, CONTEXT, ROWS_MAX, NULL), LW_OK);
+    assert_int_equal(pool_made(&pool, &plan, 1, CONTEXT, ROWS_MAX), LW_OK);
     assert_int_equal(lw_page_table_init(&table, &pool, NULL), LW_OK);
     assert_int_equal(lw_pages_cover(&pool, &table, 128, NULL), LW_OK);
     lw_pages_trim(&pool, &table, 126);
@@ -123,7 +124,7 @@ static void a_full_pool_refuses_and_takes_nothing(void **state)
     lw_page_pool pool;
     lw_page_table one, two;
     lw_diag d = { "" };
-    assert_int_equal(lw_page_pool_init(&pool, &plan, 1, 256, ROWS_MAX, NULL), LW_OK);
+    assert_int_equal(pool_made(&pool, &plan, 1, 256, ROWS_MAX), LW_OK);
     assert_int_equal(lw_page_table_init(&one, &pool, NULL), LW_OK);
     assert_int_equal(lw_page_table_init(&two, &pool, NULL), LW_OK);
     assert_int_equal(lw_pages_cover(&pool, &one, 64, NULL), LW_OK);
@@ -147,7 +148,7 @@ static void an_anchor_is_shared_and_never_copied(void **state)
     lw_page_table owner, entry, resumer;
     assert_int_equal(lw_plan_init(&plan, NULL), LW_OK);
     lw_plan_recurrence(&plan, "r", (lw_heads){ 1, 8 }, (lw_heads){ 1, 8 });
-    assert_int_equal(lw_page_pool_init(&pool, &plan, 2, CONTEXT, ROWS_MAX, NULL), LW_OK);
+    assert_int_equal(pool_made(&pool, &plan, 2, CONTEXT, ROWS_MAX), LW_OK);
     const uint32_t steps = 0, anchors = 1;
     assert_true(!pool.groups[steps].is_anchor && pool.groups[anchors].is_anchor);
     assert_int_equal(lw_page_table_init(&owner, &pool, NULL), LW_OK);

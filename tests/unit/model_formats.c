@@ -416,6 +416,69 @@ static void one_module_of_all_members(void **state)
     build_free(b);
 }
 
+static const lw_stack_names bias_names = { .whole = "switch.up.bias", .each = "experts.*.up.bias" };
+
+/* In one tensor or in one for each member: a member's vector is its only row. */
+static void vectors_of_members(void **state)
+{
+    (void)state;
+    const uint32_t dims[2] = { EXPERTS, COLS };
+    static double want[EXPERTS][COLS];
+    for (int whole = 0; whole < 2; whole++) {
+        build *b = build_make("{}");
+        lw_weight w;
+        uint8_t *one =
+            whole == 1 ? add(b, "mlp.switch.up", ".bias", "BF16", "3,160", EXPERTS * COLS * 2) : NULL;
+        for (int e = EXPERTS - 1; e >= 0; e--) {
+            char module[32];
+            snprintf(module, sizeof module, "mlp.experts.%d.up", e);
+            uint8_t *to = whole == 1 ? one + e * COLS * 2 : add(b, module, ".bias", "BF16", "160", COLS * 2);
+            for (size_t i = 0; i < COLS; i++) want[e][i] = bf16_put(b, to + i * 2);
+        }
+        start(b);
+        assert_false(lw_names_has_vectors(b->names, EXPERTS, &bias_names, "other"));
+        assert_true(lw_names_has_vectors(b->names, EXPERTS, &bias_names, "mlp"));
+        assert_true(lw_names_vectors_of(b->names, &w, dims, &bias_names, "mlp"));
+        if (lw_names_finish(b->names, &b->d) != LW_OK) fail_msg("%s", b->d.text);
+        assert_int_equal(lw_names_unused_count(b->names), 0);
+        assert_int_equal(w.stack_count, EXPERTS);
+        assert_int_equal(w.rows, 1);
+        assert_int_equal(lw_weight_bytes(&w), EXPERTS * COLS * 2);
+        for (uint32_t e = 0; e < EXPERTS; e++) {
+            float got[COLS];
+            bool is_next = true;
+            lw_weight_dense(&w, e, 0, got);
+            for (size_t i = 0; i < COLS; i++) {
+                assert_true((double)got[i] == want[e][i]);
+                is_next = is_next && (double)got[i] == want[(e + 1) % EXPERTS][i];
+            }
+            assert_false(is_next); /* planted control: another member */
+        }
+        build_free(b);
+    }
+}
+
+/* A vector that some members lack, or of another length, is no zero. */
+static void vectors_with_gaps_are_refused(void **state)
+{
+    (void)state;
+    const uint32_t dims[2] = { EXPERTS, COLS };
+    build *b = build_make("{}");
+    lw_weight w;
+    add(b, "mlp.experts.2.up", ".bias", "BF16", "160", COLS * 2);
+    add(b, "long.switch.up", ".bias", "BF16", "3,161", EXPERTS * (COLS + 1) * 2);
+    start(b);
+    assert_true(lw_names_has_vectors(b->names, EXPERTS, &bias_names, "mlp"));
+    assert_false(lw_names_has_vectors(b->names, EXPERTS - 1, &bias_names, "mlp"));
+    assert_false(lw_names_vectors_of(b->names, &w, dims, &bias_names, "mlp"));
+    assert_false(lw_names_vectors_of(b->names, &w, dims, &bias_names, "long"));
+    assert_false(lw_names_vectors_of(b->names, &w, (const uint32_t[]){ 0, COLS }, &bias_names, "none"));
+    assert_int_equal(lw_names_finish(b->names, &b->d), LW_BAD_MODEL);
+    assert_names(b->d.text, "mlp.experts.0.up.bias", "mlp.experts.1.up.bias",
+                 "long.switch.up.bias is BF16 [3, 161]", "the config makes it empty");
+    build_free(b);
+}
+
 static void stacks_with_gaps_are_refused(void **state)
 {
     (void)state;
@@ -589,6 +652,8 @@ int main(void)
         cmocka_unit_test(halves_of_a_fused_tensor),
         cmocka_unit_test(one_module_of_all_members),
         cmocka_unit_test(stacks_with_gaps_are_refused),
+        cmocka_unit_test(vectors_of_members),
+        cmocka_unit_test(vectors_with_gaps_are_refused),
         cmocka_unit_test(settings_that_are_not_served),
         cmocka_unit_test(contradictions_are_named),
         cmocka_unit_test(values_that_cannot_be_are_named),

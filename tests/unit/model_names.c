@@ -121,7 +121,7 @@ static void quantised_modules_become_descriptors(void **state)
     add_quantised(b, "model.c", "2,16", 128, "2,1", 4);
     add(b, "model.d.weight", "BF16", "2,64", 256);
     add(b, "model.e.weight", "BF16", "2,64", 256);
-    add_quantised(b, "model.f", "3,2,8", 192, "3,2,1", 12);
+    add_quantised(b, "model.f.g", "3,2,8", 192, "3,2,1", 12);
     assert_int_equal(start(b), LW_OK);
     static const char *const formats[] = { "int4 group 64", "int6 group 32", "int8 group 64", "bf16",
                                            "bf16" };
@@ -130,7 +130,8 @@ static void quantised_modules_become_descriptors(void **state)
         lw_weight_format(&w, text);
         assert_string_equal(text, formats[i]);
     }
-    assert_true(lw_names_stack(b->names, &w, (const uint32_t[]){ 3, 2, 64 }, "f"));
+    const lw_stack_names stored = { .whole = "g" };
+    assert_true(lw_names_stack_of(b->names, &w, (const uint32_t[]){ 3, 2, 64 }, &stored, "f"));
     assert_int_equal(w.stack_count, 3);
     assert_int_equal(w.rows, 2);
     assert_true(w.has_bias && w.scales != NULL && w.biases != NULL && w.scale_type == LW_DTYPE_BF16);
@@ -274,7 +275,8 @@ static void everything_missing_comes_in_one_error(void **state)
     assert_false(lw_names_matrix(b->names, &w, 8, 2, "wide"));
     assert_false(lw_names_matrix(b->names, &w, 0, 8, "wide"));
     assert_false(lw_names_matrix_any_rows(b->names, &w, 0, "wide"));
-    assert_false(lw_names_stack(b->names, &w, (const uint32_t[]){ 0, 2, 8 }, "wide"));
+    const lw_stack_names stored = { .whole = "stack" };
+    assert_false(lw_names_stack_of(b->names, &w, (const uint32_t[]){ 0, 2, 8 }, &stored, "wide"));
     assert_false(lw_names_dense(b->names, &w, 0, 8, "norm.weight"));
     for (int i = 0; i < 20; i++)
         assert_false(lw_names_matrix(b->names, &w, 2, 4, "layers.%d.self_attn.out_proj", i));

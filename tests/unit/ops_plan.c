@@ -235,6 +235,17 @@ static void experts_give_a_vector_for_each_choice(void **state)
     const lw_ref down = lw_plan_expert_linear(&p, both, route, weight(&p, WIDTH, 10));
     assert_int_equal(value_of(&p, down)->slots, TOP);
     check(&p, lw_plan_expert_sum(&p, down, route), LW_OP_EXPERT_SUM, LW_TYPE_BF16, WIDTH);
+    const lw_ref wide = lw_plan_expert_linear_f32(&p, x, route, weight(&p, 10, WIDTH));
+    assert_int_equal(value_of(&p, wide)->slots, TOP);
+    assert_int_equal(value_of(&p, wide)->type, LW_TYPE_F32);
+    const lw_wref biases = weight(&p, 1, 10);
+    const lw_ref biased = lw_plan_expert_bias(&p, wide, route, biases);
+    assert_int_equal(last_op(&p)->kind, LW_OP_EXPERT_BIAS);
+    assert_int_equal(last_op(&p)->in[1].index, route.index);
+    assert_int_equal(last_op(&p)->weights[0].index, biases.index);
+    assert_int_equal(value_of(&p, biased)->slots, TOP);
+    assert_int_equal(value_of(&p, biased)->type, LW_TYPE_BF16);
+    assert_int_equal(value_of(&p, biased)->width, 10);
     lw_plan_deinit(&p);
 }
 

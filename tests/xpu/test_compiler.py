@@ -10,7 +10,6 @@ import pytest
 
 pytestmark = pytest.mark.skipif(compiler.OCLOC is None or not compiler.sets_built(),
                                 reason="skipped: no ocloc (Debian: intel-opencl-icd), or no SPIR-V in build/native")
-LIST = compiler.ROOT / "src" / "device" / "xpu" / "kernels.list"
 MODULE = compiler.ROOT / "src" / "device" / "xpu" / "module.c"
 PINNED = "__attribute__((intel_reqd_sub_group_size(16))) kernel void lw_probe(global float *x)"
 OFF = "#pragma OPENCL FP_CONTRACT OFF\n"
@@ -26,9 +25,10 @@ def test_flags_are_those_of_the_program():
 
 
 def test_every_kernel_of_the_list_is_in_its_sets():
-    listed = re.findall(r"^LW_XPU_KERNEL(_DPAS)?\((\w+)\)", LIST.read_text(), re.M)
+    listed = compiler.listed()
+    assert len(listed) > 20
     for name, path in compiler.sets_built().items():
-        wanted = {f"lw_{kernel}" for dpas, kernel in listed if not dpas or name == "dpas"}
+        wanted = {kernel for kernel, needs_dpas in listed.items() if not needs_dpas or name == "dpas"}
         assert set(compiler.spirv_read(path).kernels) == wanted, name
 
 
@@ -39,14 +39,15 @@ def test_spirv_says_what_it_must():
 
 def test_builds_are_sound(built):
     for (name, device), (kernels, printed) in built.items():
-        assert list(compiler.build_faults(kernels, printed, name == "dpas")) == [], (name, device)
+        assert list(compiler.build_faults(device, kernels, printed, name == "dpas")) == [], (name, device)
     if "dpas" in compiler.sets_built():
         assert any(kernel.dpas for kernel in built["dpas", "pvc"][0].values())
 
 
 def test_memory_that_is_allowed_is_used(built):
-    for name, (memory_bytes, _) in compiler.MEMORY_ALLOWED.items():
-        assert any(kernels[name].memory_bytes == memory_bytes for kernels, _ in built.values()), name
+    for (device, names), (memory_bytes, _) in compiler.MEMORY_ALLOWED.items():
+        used = [kernel.memory_bytes for name, kernel in built["common", device][0].items() if re.fullmatch(names, name)]
+        assert max(used) == memory_bytes, names
 
 
 def test_figures_are_those_of_the_table(built):
@@ -66,7 +67,7 @@ def faults(source, folder, device="tgllp", wants_dpas=False):
     path = compiler.source_spirv(source, folder, "pvc" if wants_dpas else device)
     kernels, printed = compiler.device_build(path, device)
     return "\n".join([*compiler.spirv_faults(compiler.spirv_read(path), wants_dpas),
-                      *compiler.build_faults(kernels, printed, wants_dpas)])
+                      *compiler.build_faults(device, kernels, printed, wants_dpas)])
 
 
 def test_sound_kernels_have_no_faults(tmp_path):
@@ -120,9 +121,9 @@ def test_dpas_is_seen_where_it_is_and_where_it_may_not_be(tmp_path):
     assert "calls _Z40intel_sub_group_bf16_bf16_matrix_mad_k16" in said and "DPAS on a device without" in said
     # On a device without, its compiler drops the instruction and says nothing: only the call tells.
     kernels, printed = compiler.device_build(compiler.source_spirv(source, tmp_path), "tgllp")
-    assert kernels["lw_probe"].dpas == 0 and list(compiler.build_faults(kernels, printed, False)) == []
+    assert kernels["lw_probe"].dpas == 0 and list(compiler.build_faults("tgllp", kernels, printed, False)) == []
     assert "calls _Z40intel_sub_group_bf16_bf16_matrix_mad_k16" in faults(source, tmp_path, "tgllp")
-    assert "lacks an instruction" in next(compiler.build_faults(kernels, "INVALID opcode dpas", False))
+    assert "lacks an instruction" in next(compiler.build_faults("tgllp", kernels, "INVALID opcode dpas", False))
 
 
 def test_spirv_that_is_cut_is_refused(tmp_path):

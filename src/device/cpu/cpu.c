@@ -101,6 +101,11 @@ static void cpu_describe(const lw_device *device, char *text, size_t text_bytes)
              threads == 1 ? "" : "s");
 }
 
+static lw_pool *cpu_threads(const lw_device *device)
+{
+    return device->pool;
+}
+
 static uint64_t cpu_page_bytes(const lw_device *device, const lw_plan *plan, uint32_t group)
 {
     (void)device;
@@ -112,12 +117,14 @@ static uint64_t cpu_page_bytes(const lw_device *device, const lw_plan *plan, uin
 /* A norm's weights as they are, a convolution's turned to (taps, width) so that channels are neighbours. */
 static float *vector_make(lw_exec *exec, const lw_weight *w)
 {
-    float *out = lw_arena_take_array(&exec->arena, (size_t)w->rows * w->cols, sizeof *out);
+    const size_t each = (size_t)w->rows * w->cols;
+    float *out = lw_arena_take_array(&exec->arena, w->stack_count * each, sizeof *out);
     float *row = lw_arena_take_array(&exec->arena, w->cols, sizeof *row);
     if (out == NULL || row == NULL) return NULL;
-    for (uint32_t n = 0; n < w->rows; n++) {
-        lw_weight_dense(w, 0, n, row);
-        for (uint32_t k = 0; k < w->cols; k++) out[(size_t)k * w->rows + n] = row[k];
+    for (size_t i = 0; i < (size_t)w->stack_count * w->rows; i++) {
+        const uint32_t member = (uint32_t)(i / w->rows), n = (uint32_t)(i % w->rows);
+        lw_weight_dense(w, member, n, row);
+        for (uint32_t k = 0; k < w->cols; k++) out[member * each + (size_t)k * w->rows + n] = row[k];
     }
     return out;
 }
@@ -167,7 +174,7 @@ static lw_status weights_load(lw_exec *exec, const lw_exec_options *options, lw_
     return LW_OK;
 }
 
-/* ---- compiling: activations, pages, scratch ---- */
+/* ---- compiling: activations, pages ---- */
 
 static lw_status activations_make(lw_exec *exec, lw_diag *d)
 {
@@ -212,56 +219,6 @@ static lw_status pages_make(lw_exec *exec, const lw_exec_options *options, lw_di
     return LW_OK;
 }
 
-static lw_status scratch_make(lw_exec *exec, lw_diag *d)
-{
-    const lw_plan *plan = exec->plan;
-    const unsigned threads = lw_pool_threads(exec->device->pool);
-    size_t floats = 0, recur_floats = 0;
-    for (uint32_t i = 0; i < plan->op_count; i++) {
-        const lw_op *op = &plan->ops[i];
-        if (op->kind == LW_OP_LINEAR) {
-            const size_t bytes = lw_cpu_prepared_bytes(
-                exec->device->kernels, plan->weights[op->weights[0].index].cols, exec->rows_max);
-            exec->prepared_bytes = size_max(exec->prepared_bytes, bytes);
-        }
-        if (op->kind == LW_OP_ATTEND) {
-            floats = size_max(floats, lw_cpu_attend_scratch_floats(op->p.attend.heads, op->p.attend.heads_kv,
-                                                                   op->p.attend.head_dim));
-        }
-        if (op->kind == LW_OP_GATED_DELTA || op->kind == LW_OP_SSM) {
-            const lw_state *s = &plan->states[op->state.index];
-            const size_t rows_floats =
-                lw_cpu_recur_prepared_floats(s->heads, s->key_heads, s->key_width, exec->rows_max);
-            exec->recur_prepared = size_max(exec->recur_prepared, rows_floats);
-            recur_floats = size_max(recur_floats, lw_cpu_recur_scratch_floats(s->width, s->key_width));
-        }
-    }
-    bool ok = lw__cpu_experts_make(exec);
-    exec->attend_scratch_bytes = floats * threads * sizeof(float);
-    exec->prepared = lw__cpu_map(exec->prepared_bytes);
-    exec->attend_scratch = lw__cpu_map(exec->attend_scratch_bytes);
-    exec->recur_bytes = (exec->recur_prepared + recur_floats * threads) * sizeof(float);
-    exec->recur = lw__cpu_map(exec->recur_bytes);
-    ok = ok && exec->prepared != NULL && exec->attend_scratch != NULL && exec->recur != NULL;
-    exec->wanted_rows = lw_arena_take_array(&exec->arena, exec->wanted_max, sizeof *exec->wanted_rows);
-    exec->is_chain = lw_arena_take_array(&exec->arena, exec->rows_max, sizeof *exec->is_chain);
-    exec->lineage = lw_arena_take_array(&exec->arena, LW_LINEAGE_MAX, sizeof *exec->lineage);
-    ok = ok && exec->wanted_rows != NULL && exec->is_chain != NULL && exec->lineage != NULL;
-    for (uint32_t g = 0; g < plan->reach_count; g++) {
-        exec->places[g] = lw_arena_take_array(&exec->arena, exec->rows_max, sizeof *exec->places[g]);
-        ok = ok && exec->places[g] != NULL;
-    }
-    for (uint32_t t = 0; t < plan->rope_count; t++) {
-        const size_t count = (size_t)exec->rows_max * plan->ropes[t].half;
-        exec->cosines[t] = lw_arena_take_array(&exec->arena, count, sizeof(float));
-        exec->sines[t] = lw_arena_take_array(&exec->arena, count, sizeof(float));
-        ok = ok && exec->cosines[t] != NULL && exec->sines[t] != NULL;
-    }
-    return ok ? LW_OK
-              : lw_fail(d, LW_NO_ROOM, "no memory for scratch of %u rows; a smaller --chunk needs less",
-                        exec->rows_max);
-}
-
 static void cpu_exec_close(lw_exec *exec)
 {
     if (exec == NULL) return;
@@ -273,9 +230,9 @@ static void cpu_exec_close(lw_exec *exec)
         lw__cpu_unmap(pages->bytes, pages->page_bytes * exec->page_counts[exec->plan->states[i].group]);
     }
     lw__cpu_unmap(exec->activations, exec->activation_bytes);
-    lw__cpu_unmap(exec->prepared, exec->prepared_bytes);
-    lw__cpu_unmap(exec->attend_scratch, exec->attend_scratch_bytes);
-    lw__cpu_unmap(exec->recur, exec->recur_bytes);
+    lw__cpu_unmap(exec->prepared, exec->sizes.prepared_bytes);
+    lw__cpu_unmap(exec->attend_scratch, exec->sizes.attend_bytes);
+    lw__cpu_unmap(exec->recur, exec->sizes.recur_bytes);
     lw_chain_walk_deinit(&exec->walk);
     lw_arena_deinit(&exec->arena);
     free(exec);
@@ -317,7 +274,7 @@ static lw_status cpu_compile(lw_device *device, const lw_plan *plan, const lw_ex
     }
     if (status == LW_OK) status = activations_make(exec, d);
     if (status == LW_OK) status = pages_make(exec, options, d);
-    if (status == LW_OK) status = scratch_make(exec, d);
+    if (status == LW_OK) status = lw__cpu_scratch_make(exec, d);
     if (status == LW_OK && plan->entry_count > LW_ENTRY_HEAD)
         status = lw_chain_walk_init(&exec->walk, exec->wanted_max, d);
     if (status == LW_OK) status = weights_load(exec, options, d);
@@ -417,7 +374,9 @@ const lw_device_table lw_device_cpu = {
     .close = cpu_close,
     .describe = cpu_describe,
     .free_bytes = cpu_free_bytes,
+    .threads = cpu_threads,
     .page_bytes = cpu_page_bytes,
+    .scratch_bytes = lw__cpu_scratch_bytes,
     .compile = cpu_compile,
     .exec_close = cpu_exec_close,
     .submit = cpu_submit,

@@ -20,6 +20,16 @@ typedef struct lw_cpu_buffer {
     size_t stride;
 } lw_cpu_buffer;
 
+/* What batches of up to rows_max rows need beside weights, pages and values. */
+typedef struct lw_cpu_sizes {
+    size_t prepared_bytes;             /* of the input of any linear, or expert linear */
+    size_t attend_bytes;               /* scratch of all parts */
+    size_t recur_prepared;             /* floats of what a recurrence prepares */
+    size_t recur_bytes;                /* of those and of the scratch of all parts */
+    size_t route_floats;               /* scratch of all parts */
+    uint32_t vectors_max, members_max; /* of the experts' tables */
+} lw_cpu_sizes;
+
 struct lw_exec {
     lw_device *device;
     const lw_plan *plan;
@@ -35,14 +45,12 @@ struct lw_exec {
     size_t activation_bytes;
     lw_cpu_pages *pages;               /* [plan->state_count] */
     uint32_t page_counts[LW_PLAN_REACHES_MAX];
+    lw_cpu_sizes sizes;
     void *prepared;
-    size_t prepared_bytes;
     float *attend_scratch;
-    size_t attend_scratch_bytes;
     lw_cpu_expert_tables experts;
     float *route_scratch;              /* lw_cpu_route_scratch_floats of the most experts, for each part */
     float *recur;                      /* what a recurrence prepares, then the scratch of its parts */
-    size_t recur_prepared, recur_bytes; /* floats of the first; of all */
 
     /* of the batch in flight */
     const lw_batch *batch;
@@ -65,8 +73,14 @@ struct lw_exec {
 void *lw__cpu_map(size_t bytes);
 void lw__cpu_unmap(void *bytes, size_t count);
 
-/* Takes the tables of the plan's expert ops and adds to prepared_bytes what they need; false: no memory. */
-bool lw__cpu_experts_make(lw_exec *exec) LW_MUST_USE;
+/* ---- scratch.c ---- */
+
+lw_cpu_sizes lw__cpu_sizes(const lw_device *device, const lw_plan *plan, uint32_t rows_max);
+/* As the device's table says: those, their tables, and the values. */
+lw_status lw__cpu_scratch_bytes(const lw_device *device, const lw_plan *plan, const lw_scratch_rows *rows,
+                                uint64_t *bytes, lw_diag *d) LW_MUST_USE;
+/* All but the values. */
+lw_status lw__cpu_scratch_make(lw_exec *exec, lw_diag *d) LW_MUST_USE;
 
 /* Fills places, wanted rows and sines from the batch. */
 lw_status lw__cpu_batch_begin(lw_exec *exec, const lw_batch *batch, lw_diag *d) LW_MUST_USE;

@@ -77,6 +77,18 @@ void lw__cpu_bias(const lw_cpu_each_args *args, unsigned part, unsigned parts)
     }
 }
 
+void lw__cpu_expert_bias(const lw_cpu_expert_bias_args *args, unsigned part, unsigned parts)
+{
+    size_t begin, end;
+    lw_pool_share((size_t)args->rows * args->top, 1, part, parts, &begin, &end);
+    for (size_t v = begin; v < end; v++) {
+        const size_t expert = (size_t)args->route[v / args->top * args->route_stride + v % args->top];
+        const float *x = args->x + v * args->x_stride, *bias = args->biases + expert * args->width;
+        lw_bf16 *y = args->y + v * args->y_stride;
+        for (uint32_t i = 0; i < args->width; i++) y[i] = lw_bf16_of_float(x[i] + bias[i]);
+    }
+}
+
 void lw__cpu_widen(const lw_cpu_each_args *args, unsigned part, unsigned parts)
 {
     size_t begin, end;

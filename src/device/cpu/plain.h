@@ -43,4 +43,15 @@ void lw__cpu_bias(const lw_cpu_each_args *args, unsigned part, unsigned parts); 
 void lw__cpu_widen(const lw_cpu_each_args *args, unsigned part, unsigned parts);     /* x -> y_wide */
 void lw__cpu_add_wide(const lw_cpu_each_args *args, unsigned part, unsigned parts);  /* x_wide, x -> y_wide */
 
+/* y = x + the bias of the vector's own expert; x and y have top vectors a row. */
+typedef struct lw_cpu_expert_bias_args {
+    const float *x;     size_t x_stride;
+    lw_bf16 *y;         size_t y_stride;
+    const float *biases;                /* (experts, width) */
+    const float *route; size_t route_stride; /* as the route op leaves it */
+    uint32_t rows, top, width;
+} lw_cpu_expert_bias_args;
+
+void lw__cpu_expert_bias(const lw_cpu_expert_bias_args *args, unsigned part, unsigned parts);
+
 #endif

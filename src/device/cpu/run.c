@@ -222,6 +222,7 @@ static void (*const runners[LW_OP_COUNT])(op_run *run) = {
     [LW_OP_TAIL_BEFORE] = lw__cpu_run_tail_before,
     [LW_OP_ROUTE] = lw__cpu_run_route,
     [LW_OP_EXPERT_LINEAR] = lw__cpu_run_expert_linear,
+    [LW_OP_EXPERT_BIAS] = lw__cpu_run_expert_bias,
     [LW_OP_EXPERT_SUM] = lw__cpu_run_expert_sum,
     [LW_OP_NORM_GATE] = lw__cpu_run_norm_gate,
     [LW_OP_BIAS] = lw__cpu_run_bias,

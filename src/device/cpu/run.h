@@ -26,6 +26,7 @@ void lw__cpu_run_recurrence(op_run *run);
 /* Runners that stand in run_experts.c. */
 void lw__cpu_run_route(op_run *run);
 void lw__cpu_run_expert_linear(op_run *run);
+void lw__cpu_run_expert_bias(op_run *run);
 void lw__cpu_run_expert_sum(op_run *run);
 
 static inline const lw_value *value_of(const lw_exec *exec, lw_ref x)

@@ -1,47 +1,11 @@
 /* Runners of the expert ops, and the tables that they need. */
+#include "device/cpu/plain.h"
 #include "device/cpu/run.h"
 
 #include "base/size.h"
 
 KERNEL_PART(route, lw_cpu_route_args)
 KERNEL_PART(expert_sum, lw_cpu_expert_sum_args)
-
-/* Slots of the batch's rows at most, and members of the largest stack. */
-static void tables_measure(lw_exec *exec, uint32_t *route_experts)
-{
-    const lw_plan *plan = exec->plan;
-    lw_cpu_expert_tables *t = &exec->experts;
-    for (uint32_t i = 0; i < plan->op_count; i++) {
-        const lw_op *op = &plan->ops[i];
-        if (op->kind == LW_OP_ROUTE) {
-            *route_experts = (uint32_t)size_max(*route_experts, op->p.route.experts);
-        } else if (op->kind == LW_OP_EXPERT_LINEAR) {
-            const lw_weight *w = &plan->weights[op->weights[0].index];
-            const uint32_t vectors = exec->rows_max * plan->values[op->out.index].slots;
-            const size_t bytes = lw_cpu_expert_prepared_bytes(exec->device->kernels, w->cols, vectors);
-            t->vectors_max = (uint32_t)size_max(t->vectors_max, vectors);
-            t->members_max = (uint32_t)size_max(t->members_max, w->stack_count);
-            exec->prepared_bytes = size_max(exec->prepared_bytes, bytes);
-        }
-    }
-}
-
-bool lw__cpu_experts_make(lw_exec *exec)
-{
-    lw_cpu_expert_tables *t = &exec->experts;
-    const unsigned threads = lw_pool_threads(exec->device->pool);
-    uint32_t route_experts = 0;
-    tables_measure(exec, &route_experts);
-    const size_t floats = threads * lw_cpu_route_scratch_floats(route_experts);
-    exec->route_scratch = lw_arena_take_array(&exec->arena, floats, sizeof(float));
-    t->x_rows = lw_arena_take_array(&exec->arena, t->vectors_max, sizeof *t->x_rows);
-    t->y_rows = lw_arena_take_array(&exec->arena, t->vectors_max, sizeof *t->y_rows);
-    t->of_row = lw_arena_take_array(&exec->arena, t->vectors_max, sizeof *t->of_row);
-    t->ends = lw_arena_take_array(&exec->arena, (size_t)t->members_max + 1, sizeof *t->ends);
-    t->loads = lw_arena_take_array(&exec->arena, t->members_max, sizeof *t->loads);
-    return exec->route_scratch != NULL && t->x_rows != NULL && t->y_rows != NULL && t->of_row != NULL
-        && t->ends != NULL && t->loads != NULL;
-}
 
 void lw__cpu_run_route(op_run *run)
 {
@@ -83,8 +47,9 @@ void lw__cpu_run_expert_linear(op_run *run)
         .linear = { .weight = exec->weights[op->weights[0].index],
                     .x = bf16_of(exec, op->in[0]),
                     .x_stride = stride_of(exec, op->in[0]),
-                    .y = bf16_of(exec, op->out),
+                    .y = bytes_of(exec, op->out),
                     .y_stride = stride_of(exec, op->out),
+                    .y_f32 = value_of(exec, op->out)->type == LW_TYPE_F32,
                     .rows = run->rows,
                     .prepared = exec->prepared },
         .x_per_slot = value_of(exec, op->in[0])->slots == top,
@@ -98,6 +63,30 @@ void lw__cpu_run_expert_linear(op_run *run)
         set_prepared(run, route);
     }
     lw_pool_run(exec->device->pool, expert_run_part, &args);
+}
+
+static void expert_bias_part(void *context, unsigned part, unsigned parts)
+{
+    lw__cpu_expert_bias(context, part, parts);
+}
+
+void lw__cpu_run_expert_bias(op_run *run)
+{
+    lw_exec *exec = run->exec;
+    const lw_op *op = run->op;
+    lw_cpu_expert_bias_args args = {
+        .x = f32_of(exec, op->in[0]),
+        .x_stride = stride_of(exec, op->in[0]),
+        .y = bf16_of(exec, op->out),
+        .y_stride = stride_of(exec, op->out),
+        .biases = exec->vectors[op->weights[0].index],
+        .route = f32_of(exec, op->in[1]),
+        .route_stride = stride_of(exec, op->in[1]),
+        .rows = run->rows,
+        .top = value_of(exec, op->out)->slots,
+        .width = value_of(exec, op->out)->width,
+    };
+    run_parts(run, expert_bias_part, &args, numbers_of(run, op->out));
 }
 
 void lw__cpu_run_expert_sum(op_run *run)

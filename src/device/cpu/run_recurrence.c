@@ -29,7 +29,7 @@ static lw_cpu_recur_args args_make(const op_run *run)
         .places = exec->places[steps->group],
         .anchor_places = exec->places[anchors->group],
         .prepared = exec->recur,
-        .scratch = exec->recur + exec->recur_prepared,
+        .scratch = exec->recur + exec->sizes.recur_prepared,
         .rows = run->rows,
         .heads = steps->heads,
         .width = steps->width,

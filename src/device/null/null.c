@@ -65,6 +65,16 @@ static uint64_t null_page_bytes(const lw_device *device, const lw_plan *plan, ui
     return bytes;
 }
 
+/* The logits that a model fills. */
+static lw_status null_scratch_bytes(const lw_device *device, const lw_plan *plan, const lw_scratch_rows *rows,
+                                    uint64_t *bytes, lw_diag *d)
+{
+    (void)device;
+    (void)d;
+    *bytes = (uint64_t)rows->wanted_max * plan->vocab * sizeof(float);
+    return LW_OK;
+}
+
 static void null_exec_close(lw_exec *exec)
 {
     if (exec == NULL) return;
@@ -232,6 +242,7 @@ const lw_device_table lw_device_null = {
     .describe = null_describe,
     .free_bytes = null_free_bytes,
     .page_bytes = null_page_bytes,
+    .scratch_bytes = null_scratch_bytes,
     .compile = null_compile,
     .exec_close = null_exec_close,
     .submit = null_submit,

@@ -15,26 +15,44 @@ static size_t table_take(lw_xpu_tables *t, size_t count, size_t item_bytes)
     return at;
 }
 
-static void tables_measure(lw_exec *exec, const lw_batch *batch)
+/* Places of the tables of so many rows, and of ids ids of pages in each reach group. */
+static void tables_lay(lw_xpu_tables *t, const lw_plan *plan, size_t rows, size_t wanted_max, size_t ids)
 {
-    lw_xpu_tables *t = &exec->tables;
-    const size_t rows = batch->row_count;
-    size_t ids = 0;
-    for (uint32_t i = 0; i < batch->lane_count; i++) ids += batch->lanes[i].page_count;
     t->bytes = 0;
     t->tokens = table_take(t, rows, sizeof(int32_t));
     t->step = table_take(t, 1, sizeof(uint32_t));
-    t->wanted = table_take(t, exec->wanted_max, sizeof(uint32_t));
+    t->wanted = table_take(t, wanted_max, sizeof(uint32_t));
     t->spans = table_take(t, rows, sizeof(lw_xpu_span));
-    for (uint32_t g = 0; g < exec->plan->reach_count; g++) {
+    for (uint32_t g = 0; g < plan->reach_count; g++) {
         t->places[g] = table_take(t, rows, sizeof(lw_xpu_place));
         t->ids[g] = table_take(t, ids, sizeof(uint32_t));
     }
-    for (uint32_t i = 0; i < exec->plan->rope_count; i++) {
-        t->cosines[i] = table_take(t, rows * exec->plan->ropes[i].half, sizeof(float));
-        t->sines[i] = table_take(t, rows * exec->plan->ropes[i].half, sizeof(float));
+    for (uint32_t i = 0; i < plan->rope_count; i++) {
+        t->cosines[i] = table_take(t, rows * plan->ropes[i].half, sizeof(float));
+        t->sines[i] = table_take(t, rows * plan->ropes[i].half, sizeof(float));
     }
     t->lineage = t->bytes; /* last: most batches have none */
+}
+
+/* Room for tables of so many bytes and any lineage, and for those of a larger batch to come. */
+static size_t tables_capacity(size_t bytes)
+{
+    const size_t needed = bytes + LW_LINEAGE_MAX * sizeof(uint32_t);
+    return size_max(needed + needed / 2, CAPACITY_LEAST);
+}
+
+size_t lw__xpu_tables_bytes(const lw_plan *plan, uint32_t rows_max, uint32_t wanted_max)
+{
+    lw_xpu_tables t;
+    tables_lay(&t, plan, rows_max, wanted_max, 0);
+    return tables_capacity(t.bytes);
+}
+
+static void tables_measure(lw_exec *exec, const lw_batch *batch)
+{
+    size_t ids = 0;
+    for (uint32_t i = 0; i < batch->lane_count; i++) ids += batch->lanes[i].page_count;
+    tables_lay(&exec->tables, exec->plan, batch->row_count, exec->wanted_max, ids);
 }
 
 /* Grows host and device memory to what the batch may need; a server's batches are soon all alike. */
@@ -43,7 +61,7 @@ static lw_status tables_reserve(lw_exec *exec, lw_diag *d)
     lw_xpu_tables *t = &exec->tables;
     const size_t needed = t->bytes + LW_LINEAGE_MAX * sizeof(uint32_t);
     if (needed <= t->capacity) return LW_OK;
-    const size_t capacity = size_max(needed + needed / 2, CAPACITY_LEAST);
+    const size_t capacity = tables_capacity(t->bytes);
     lw_xpu_memory memory;
     /* Kernels of the last batch may still read the old memory. */
     lw_status status = lw__xpu_sync(exec->device, d);

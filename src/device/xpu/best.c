@@ -8,22 +8,34 @@
 
 #include <string.h>
 
-static size_t ids_bytes(const lw_exec *exec)
+static size_t ids_bytes(uint32_t wanted_max)
 {
-    return (size_t)LW_CHAIN_STEPS_MAX * exec->wanted_max * sizeof(int32_t);
+    return (size_t)LW_CHAIN_STEPS_MAX * wanted_max * sizeof(int32_t);
 }
 
-static uint32_t blocks_of(const lw_exec *exec)
+static uint32_t blocks_of(const lw_plan *plan)
 {
-    return (uint32_t)size_div_up(exec->plan->vocab, LW_XPU_BEST_IDS);
+    return (uint32_t)size_div_up(plan->vocab, LW_XPU_BEST_IDS);
+}
+
+static size_t parts_bytes(const lw_plan *plan, uint32_t wanted_max)
+{
+    return (size_t)wanted_max * blocks_of(plan) * sizeof(lw_xpu_best);
+}
+
+size_t lw__xpu_best_bytes(const lw_plan *plan, uint32_t wanted_max)
+{
+    return parts_bytes(plan, wanted_max) + ids_bytes(wanted_max);
 }
 
 lw_status lw__xpu_best_make(lw_exec *exec, lw_diag *d)
 {
-    const size_t parts = (size_t)exec->wanted_max * blocks_of(exec) * sizeof(lw_xpu_best);
+    const size_t parts = parts_bytes(exec->plan, exec->wanted_max);
     lw_status status = lw__xpu_alloc(exec->device, parts, &exec->best_parts, d);
-    if (status == LW_OK) status = lw__xpu_alloc(exec->device, ids_bytes(exec), &exec->best_ids, d);
-    if (status == LW_OK) status = lw__xpu_host_alloc(exec->device, ids_bytes(exec), &exec->best_here, d);
+    if (status == LW_OK)
+        status = lw__xpu_alloc(exec->device, ids_bytes(exec->wanted_max), &exec->best_ids, d);
+    if (status == LW_OK)
+        status = lw__xpu_host_alloc(exec->device, ids_bytes(exec->wanted_max), &exec->best_here, d);
     return status;
 }
 
@@ -45,7 +57,7 @@ lw_status lw__xpu_best_launch(lw_exec *exec, bool goes_on, lw_diag *d)
         .next = goes_on ? (uintptr_t)(exec->tables.memory.at + exec->tables.tokens) : 0,
         .stride = (uint32_t)lw_layout_stride(value),
         .vocab = exec->plan->vocab,
-        .blocks = blocks_of(exec),
+        .blocks = blocks_of(exec->plan),
         .ids_stride = exec->wanted_max,
     };
     lw_xpu_launch launch = { .kernel = LW_XPU_KERNEL_best_parts, .items_x = LW_XPU_TILE, .items_y = 1,

@@ -94,16 +94,22 @@ bool lw__xpu_runs(lw_op_kind kind);
 
 /* Memory for sorting vectors by expert, where the plan has experts. */
 lw_status lw__xpu_experts_make(lw_exec *exec, lw_diag *d) LW_MUST_USE;
+/* What that takes. */
+size_t lw__xpu_experts_bytes(const lw_plan *plan, uint32_t rows_max);
 
 /* Repacks and uploads a weight for op. */
 lw_status lw__xpu_weight_load(lw_exec *exec, const lw_op *op, uint32_t index, lw_diag *d) LW_MUST_USE;
 
+/* Device memory that the tables of such batches take at most, the ids of their lanes' pages apart. */
+size_t lw__xpu_tables_bytes(const lw_plan *plan, uint32_t rows_max, uint32_t wanted_max);
 /* Builds and uploads the batch's tables; those of a chain's later steps without tokens, which the step before
  * draws. */
 lw_status lw__xpu_batch_begin(lw_exec *exec, const lw_batch *batch, uint32_t step, lw_diag *d) LW_MUST_USE;
 
 /* Memory of the likeliest tokens of wanted rows. */
 lw_status lw__xpu_best_make(lw_exec *exec, lw_diag *d) LW_MUST_USE;
+/* What that takes of the device. */
+size_t lw__xpu_best_bytes(const lw_plan *plan, uint32_t wanted_max);
 void lw__xpu_best_free(lw_exec *exec);
 /* Puts the search for them on the tape; goes_on: they are the next step's tokens. */
 lw_status lw__xpu_best_launch(lw_exec *exec, bool goes_on, lw_diag *d) LW_MUST_USE;

@@ -36,6 +36,11 @@ typedef struct lw_xpu_expert_args {
     lw_xpu_u32 route_stride, top, x_per_slot;
 } lw_xpu_expert_args;
 
+typedef struct lw_xpu_expert_bias_args {
+    lw_xpu_u64 x, route, biases, y;       /* x and biases [experts, width]: fp32 */
+    lw_xpu_u32 x_stride, route_stride, y_stride, top, width;
+} lw_xpu_expert_bias_args;
+
 typedef struct lw_xpu_expert_sum_args {
     lw_xpu_u64 x, weights, y;             /* weights: fp32 */
     lw_xpu_u32 x_stride, weights_stride, y_stride, slots, width;

@@ -164,6 +164,7 @@ static lw_status (*const runners[LW_OP_COUNT])(op_run *run, lw_diag *d) = {
     [LW_OP_SSM] = lw__xpu_run_recurrence,
     [LW_OP_ROUTE] = lw__xpu_run_route,
     [LW_OP_EXPERT_LINEAR] = lw__xpu_run_expert_linear,
+    [LW_OP_EXPERT_BIAS] = lw__xpu_run_expert_bias,
     [LW_OP_EXPERT_SUM] = lw__xpu_run_expert_sum,
     [LW_OP_TAKE_WANTED] = lw__xpu_run_take_wanted,
 };

@@ -31,6 +31,7 @@ lw_status lw__xpu_run_tail_before(op_run *run, lw_diag *d) LW_MUST_USE;
 /* Runners that stand in run_experts.c. */
 lw_status lw__xpu_run_route(op_run *run, lw_diag *d) LW_MUST_USE;
 lw_status lw__xpu_run_expert_linear(op_run *run, lw_diag *d) LW_MUST_USE;
+lw_status lw__xpu_run_expert_bias(op_run *run, lw_diag *d) LW_MUST_USE;
 lw_status lw__xpu_run_expert_sum(op_run *run, lw_diag *d) LW_MUST_USE;
 /* Of gated_delta and ssm; stands in run_recurrence.c. */
 lw_status lw__xpu_run_recurrence(op_run *run, lw_diag *d) LW_MUST_USE;

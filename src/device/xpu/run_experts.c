@@ -17,24 +17,38 @@ static uint32_t tiles_max(uint32_t vectors, uint32_t members)
     return (uint32_t)((vectors + (LW_XPU_ROWS - 1) * chosen) / LW_XPU_ROWS);
 }
 
-lw_status lw__xpu_experts_make(lw_exec *exec, lw_diag *d)
+/* What sorting takes: how many tiles there are, then they, then the order of the vectors. */
+typedef struct sort_sizes {
+    size_t tiles_bytes, bytes;   /* 0: the plan has no experts */
+} sort_sizes;
+
+static sort_sizes sizes_of(const lw_plan *plan, uint32_t rows_max)
 {
-    const lw_plan *plan = exec->plan;
     uint32_t vectors = 0, members = 0;
     for (uint32_t i = 0; i < plan->op_count; i++) {
         const lw_op *op = &plan->ops[i];
         if (op->kind != LW_OP_EXPERT_LINEAR) continue;
-        vectors = (uint32_t)size_max(vectors, (size_t)exec->rows_max * plan->values[op->out.index].slots);
+        vectors = (uint32_t)size_max(vectors, (size_t)rows_max * plan->values[op->out.index].slots);
         members = (uint32_t)size_max(members, plan->weights[op->weights[0].index].stack_count);
     }
-    if (vectors == 0) return LW_OK;
+    if (vectors == 0) return (sort_sizes){ 0 };
     const size_t tiles_bytes = tiles_max(vectors, members) * sizeof(lw_xpu_tile);
-    const size_t order_bytes = vectors * sizeof(uint32_t);
-    const lw_status status = lw__xpu_alloc(exec->device, sizeof(uint32_t) + tiles_bytes + order_bytes,
-                                           &exec->expert_order, d);
+    return (sort_sizes){ tiles_bytes, sizeof(uint32_t) + tiles_bytes + vectors * sizeof(uint32_t) };
+}
+
+size_t lw__xpu_experts_bytes(const lw_plan *plan, uint32_t rows_max)
+{
+    return sizes_of(plan, rows_max).bytes;
+}
+
+lw_status lw__xpu_experts_make(lw_exec *exec, lw_diag *d)
+{
+    const sort_sizes sizes = sizes_of(exec->plan, exec->rows_max);
+    if (sizes.bytes == 0) return LW_OK;
+    const lw_status status = lw__xpu_alloc(exec->device, sizes.bytes, &exec->expert_order, d);
     exec->sorted.tile_count = (uintptr_t)exec->expert_order.at;
     exec->sorted.tiles = exec->sorted.tile_count + sizeof(uint32_t);
-    exec->sorted.order = exec->sorted.tiles + tiles_bytes;
+    exec->sorted.order = exec->sorted.tiles + sizes.tiles_bytes;
     return status;
 }
 
@@ -86,7 +100,8 @@ lw_status lw__xpu_run_expert_linear(op_run *run, lw_diag *d)
                     .sums = (uintptr_t)exec->sums.at,
                     .y = address_of(exec, op->out),
                     .y_stride = stride_of(exec, op->out),
-                    .rows = run->vectors },
+                    .rows = run->vectors,
+                    .y_is_f32 = is_wide(exec, op->out) },
         .sorted = exec->sorted,
         .route = address_of(exec, op->in[1]),
         .route_stride = stride_of(exec, op->in[1]),
@@ -102,6 +117,23 @@ lw_status lw__xpu_run_expert_linear(op_run *run, lw_diag *d)
                                    .groups_y = sorted ? tiles_max(run->vectors, members) : run->vectors,
                                    .args = &args, .args_bytes = sizeof args };
     return lw__xpu_launch(exec->device, &launch, d);
+}
+
+lw_status lw__xpu_run_expert_bias(op_run *run, lw_diag *d)
+{
+    const lw_exec *exec = run->exec;
+    const lw_op *op = run->op;
+    const lw_value *out = value_of(exec, op->out);
+    const lw_xpu_expert_bias_args args = { .x = address_of(exec, op->in[0]),
+                                           .route = address_of(exec, op->in[1]),
+                                           .biases = vector_of(run, 0),
+                                           .y = address_of(exec, op->out),
+                                           .x_stride = stride_of(exec, op->in[0]),
+                                           .route_stride = stride_of(exec, op->in[1]),
+                                           .y_stride = stride_of(exec, op->out),
+                                           .top = out->slots,
+                                           .width = out->width };
+    return launch_columns(run, LW_XPU_KERNEL_expert_bias, args.width, &args, sizeof args, d);
 }
 
 lw_status lw__xpu_run_expert_sum(op_run *run, lw_diag *d)

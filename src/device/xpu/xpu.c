@@ -154,6 +154,37 @@ static uint64_t xpu_page_bytes(const lw_device *device, const lw_plan *plan, uin
 
 /* ---- compiling ---- */
 
+/* Room for the sums of the groups of any linear's input, be it dense or an expert's. */
+static size_t sums_bytes(const lw_plan *plan, uint32_t rows_max)
+{
+    size_t groups = 0;
+    for (uint32_t i = 0; i < plan->op_count; i++) {
+        const lw_op *op = &plan->ops[i];
+        if (op->kind != LW_OP_LINEAR && op->kind != LW_OP_EXPERT_LINEAR) continue;
+        const size_t vectors = plan->values[op->in[0].index].slots;
+        groups = size_max(groups, vectors * lw__xpu_matrix_groups(&plan->weights[op->weights[0].index]));
+    }
+    return groups * rows_max * sizeof(float);
+}
+
+/* As it is fused where nothing is traced. */
+static lw_status xpu_scratch_bytes(const lw_device *device, const lw_plan *plan, const lw_scratch_rows *rows,
+                                   uint64_t *bytes, lw_diag *d)
+{
+    lw_arena arena;
+    lw_xpu_schedule schedule;
+    *bytes = 0;
+    lw_arena_init(&arena, SIZE_MAX);
+    lw_status status = lw__xpu_schedule_make(plan, device->off, &arena, &schedule, d);
+    if (status == LW_OK)
+        status = lw_layout_bytes(plan, &schedule.order, rows->rows_max, rows->wanted_max, bytes, d);
+    lw_arena_deinit(&arena);
+    *bytes += sums_bytes(plan, rows->rows_max) + lw__xpu_tables_bytes(plan, rows->rows_max, rows->wanted_max);
+    *bytes += lw__xpu_best_bytes(plan, rows->wanted_max) + lw__xpu_experts_bytes(plan, rows->rows_max) +
+              lw__xpu_recurrence_bytes(plan, rows->rows_max);
+    return status;
+}
+
 static void xpu_exec_close(lw_exec *exec)
 {
     if (exec == NULL) return;
@@ -216,20 +247,6 @@ static lw_status pages_make(lw_exec *exec, const lw_exec_options *options, lw_di
     return LW_OK;
 }
 
-/* Room for the sums of the groups of any linear's input, be it dense or an expert's. */
-static size_t sums_bytes(const lw_exec *exec)
-{
-    const lw_plan *plan = exec->plan;
-    size_t groups = 0;
-    for (uint32_t i = 0; i < plan->op_count; i++) {
-        const lw_op *op = &plan->ops[i];
-        if (op->kind != LW_OP_LINEAR && op->kind != LW_OP_EXPERT_LINEAR) continue;
-        const size_t vectors = plan->values[op->in[0].index].slots;
-        groups = size_max(groups, vectors * lw__xpu_matrix_groups(&plan->weights[op->weights[0].index]));
-    }
-    return groups * exec->rows_max * sizeof(float);
-}
-
 /* A trace sees every op's output: then nothing is fused. */
 static lw_status schedule_make(lw_exec *exec, lw_diag *d)
 {
@@ -257,7 +274,8 @@ static lw_status memory_make(lw_exec *exec, const lw_exec_options *options, lw_d
         || exec->logits_here == NULL || exec->trace_row == NULL)
         return lw_fail(d, LW_NO_ROOM, "no memory for the compiled plan");
     status = lw__xpu_alloc(exec->device, exec->layout.bytes, &exec->activations, d);
-    if (status == LW_OK) status = lw__xpu_alloc(exec->device, sums_bytes(exec), &exec->sums, d);
+    if (status == LW_OK)
+        status = lw__xpu_alloc(exec->device, sums_bytes(plan, exec->rows_max), &exec->sums, d);
     if (status == LW_OK) status = lw__xpu_best_make(exec, d);
     if (status == LW_OK) status = lw__xpu_experts_make(exec, d);
     const size_t recurrence_bytes = lw__xpu_recurrence_bytes(plan, exec->rows_max);
@@ -445,6 +463,7 @@ const lw_device_table lw_device_xpu = {
     .free_bytes = xpu_free_bytes,
     .read_counts = xpu_read_counts,
     .page_bytes = xpu_page_bytes,
+    .scratch_bytes = xpu_scratch_bytes,
     .compile = xpu_compile,
     .exec_close = xpu_exec_close,
     .submit = xpu_submit,

@@ -228,6 +228,19 @@ static inline uint x_row_of(const lw_xpu_expert_args *a, uint vector)
 #undef LW_XPU_FORM
 #undef X_ROW
 
+/* ---- expert_bias ---- */
+
+/* An item is one column of a vector. */
+LW_KERNEL(expert_bias, lw_xpu_expert_bias_args)
+{
+    const size_t col = get_global_id(0), vector = get_group_id(1);
+    if (col >= a.width) return;
+    const size_t member = member_of(a.route, a.route_stride, a.top, vector);
+    const float bias = ((const global float *)a.biases)[member * a.width + col];
+    ((global ushort *)a.y)[vector * a.y_stride + col] =
+        bf_of(((const global float *)a.x)[vector * a.x_stride + col] + bias);
+}
+
 /* ---- expert_sum ---- */
 
 /* An item is one column: a chain over the slots. */
