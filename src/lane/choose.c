@@ -79,14 +79,14 @@ static void choose_drafts(const lw_core *core, lw__round *round, uint32_t room)
     }
 }
 
-/* A probe of the guard tries its one draft whatever the costs say: their being wrong is what it is for. */
-static void choose_probes(const lw_core *core, lw__round *round, uint32_t room)
+/* Who is due tries one draft whatever luck and costs say: their being wrong is what it is for. */
+static void choose_due(const lw_core *core, lw__round *round, uint32_t room)
 {
     for (uint32_t i = 0; i < round->running && room > 0; i++) {
         lw__share *share = &round->shares[i];
         const lw__lane *lane = &core->lanes[share->lane];
-        const bool probes = lw_depth_limit(depth_of(core, share), LW_DRAFTS_MAX) == 1;
-        if (!share->draws || !probes || lane->draft.count == 0 || share->drafts > 0) continue;
+        const bool is_due = lw_depth_is_due(depth_of(core, share));
+        if (!share->draws || !is_due || lane->draft.count == 0 || share->drafts > 0) continue;
         share->drafts = 1;
         round->row_count++;
         room--;
@@ -162,7 +162,7 @@ void lw__round_choose(const lw_core *core, lw__round *round)
         choose_drafts(core, round, rows_max - round->row_count - kept_free);
     }
     if (rows_max > round->row_count + kept_free) {
-        choose_probes(core, round, rows_max - round->row_count - kept_free);
+        choose_due(core, round, rows_max - round->row_count - kept_free);
     }
     choose_prompts(core, round);
     uint32_t row = 0, wanted = 0;

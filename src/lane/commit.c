@@ -3,6 +3,8 @@
  */
 #include "lane/core_internal.h"
 
+#define INTERRUPTED 2.0 /* a round that took so much longer than thought tells nothing by the rest */
+
 /* The first mark above position that a prompt's rows up to end reach: the request's or the core's own. */
 static uint32_t next_mark(const lw_core *core, lw__lane *lane, uint32_t position, uint32_t end)
 {
@@ -48,21 +50,43 @@ static bool tell_tokens(lw__lane *lane, lw_finish *finish)
     return request->tokens_max == 0 && lane->committed == request->prompt_count;
 }
 
-/* Tells the source and the guard how the drafts went. round_ns 0: the round's time says nothing of them. */
+static uint32_t drafts_of(const lw__round *round)
+{
+    uint32_t drafts = 0;
+    for (uint32_t i = 0; i < round->running; i++) drafts += round->shares[i].drafts;
+    return drafts;
+}
+
+/* Plain rounds that a lane's drafts made this one longer: its part of the round's extra rows and of the
+ * head's steps, so that what all lanes are charged is what the round lost. round_ns 0: its time says nothing
+ * of drafts, and costs must do; where a plain round was never timed, there is nothing to compare with. */
+static double extra_of(const lw_core *core, const lw__lane *lane, const lw__share *share, uint64_t round_ns)
+{
+    const lw__head *head = &core->head;
+    const uint32_t rows = core->round.row_count - core->round.prompt_rows, drafts = drafts_of(&core->round);
+    const double plain = lw_costs_at(&core->costs, rows - drafts);
+    const double thought = lw_costs_at(&core->costs, rows), most = INTERRUPTED * thought;
+    const double took = round_ns == 0 ? thought : (double)round_ns < most ? (double)round_ns : most;
+    const bool compares = share->drafts > 0 && (round_ns == 0 || !core->costs.is_assumed[rows - drafts]);
+    const double longer = compares ? (took - plain) * share->drafts / drafts : 0.0;
+    const double spent = lane->head_steps > 0 ? head->ns * lane->head_steps / head->step_count : 0.0;
+    return (longer + spent) / plain;
+}
+
+/* Tells the source and the guard how the drafts went; those that the head made and no row took cost as well.
+ */
 static void judge_drafts(lw_core *core, lw__lane *lane, const lw__share *share, uint64_t round_ns)
 {
-    const uint32_t used = share->drafts > 0 ? lane->drafted_by : LW__SOURCES;
+    const uint32_t used = share->drafts > 0 ? lane->drafted_by
+        : lane->head_steps > 0              ? LW__SOURCE_HEAD
+                                            : LW__SOURCES;
     for (uint32_t source = 0; source < LW__SOURCES; source++) {
         if (source != used) lw_depth_plain(&lane->depths[source]);
     }
     if (used == LW__SOURCES) return;
-    /* The head's time is shared out by steps: what the others' took was not this lane's to save. */
-    const lw__head *head = &core->head;
-    const uint32_t others = head->step_count - lane->head_steps;
-    double plain = lw_costs_at(&core->costs, core->round.row_count - share->drafts);
-    if (others > 0) plain += head->ns * others / head->step_count;
-    const double ns = round_ns != 0 ? (double)round_ns + head->ns : 0.0;
-    lw_depth_drafted(&lane->depths[used], share->drafts, lane->kept, ns, plain);
+    const double extra = extra_of(core, lane, share, round_ns);
+    lw_depth_drafted(&lane->depths[used], share->drafts, lane->kept, extra, core->round.running);
+    if (share->drafts == 0) return;
     core->sources[used].judge(core->sources[used].context, share->lane, share->drafts, lane->kept);
     core->counts.head_drafted += used == LW__SOURCE_HEAD ? share->drafts : 0;
     core->counts.head_kept += used == LW__SOURCE_HEAD ? lane->kept : 0;
@@ -135,8 +159,8 @@ void lw__round_commit(lw_core *core, const lw__round *round, uint64_t round_ns)
     core->counts.rows += round->row_count;
     core->counts.prompt_rows += round->prompt_rows;
     count_passes(core, round);
+    lw_costs_measure(&core->costs, round->row_count, (double)round_ns);
     for (uint32_t i = 0; i < round->share_count; i++) {
         share_commit(core, &round->shares[i], is_pure ? round_ns : 0);
     }
-    lw_costs_measure(&core->costs, round->row_count, (double)round_ns);
 }

@@ -8,6 +8,10 @@
 #include <math.h>
 #include <stdlib.h>
 
+/* What is thought of a source's drafts before any was tried. */
+#define COPY_CHANCE 0.9f
+#define HEAD_CHANCE 0.8f
+
 enum { QUEUE_DEFAULT = 256 };
 
 uint64_t lw__core_now(const lw_core *core)
@@ -81,6 +85,8 @@ static lw_status memory_take(lw_core *core, lw_diag *d)
     if (o->source != NULL) core->sources[LW__SOURCE_GIVEN] = *o->source;
     if (status == LW_OK) status = lw__head_init(core, d);
     if (core->head.steps_max > 0) core->sources[LW__SOURCE_HEAD] = lw__head_source(core);
+    for (uint32_t source = 0; source < LW__SOURCES; source++)
+        lw_depth_init(&core->luck[source], source == LW__SOURCE_HEAD ? HEAD_CHANCE : COPY_CHANCE);
     return status;
 }
 
@@ -301,82 +307,6 @@ lw_core_counts lw_core_read_counts(const lw_core *core)
 
 /* ---- a round ---- */
 
-static void draft_check(const lw_core *core, const lw_draft *draft, uint32_t room)
-{
-    LW_ASSERT(draft->count <= room);
-    for (uint32_t i = 0; i < draft->count; i++) {
-        LW_ASSERT(draft->parents[i] >= -1 && draft->parents[i] < (int32_t)i);
-        LW_ASSERT(draft->tokens[i] >= 0 && (uint32_t)draft->tokens[i] < core->device.plan->vocab);
-    }
-}
-
-static bool is_chain(const lw_draft *draft)
-{
-    uint32_t i = 0;
-    while (i < draft->count && draft->parents[i] == (int32_t)i - 1) i++;
-    return i == draft->count;
-}
-
-/* Takes the nodes out of a tree that stand at or past the anchor after the pending token's position. */
-static void tree_cut(lw_draft *draft, uint32_t position)
-{
-    const uint32_t depth_max = LW_ANCHOR_POSITIONS - 1 - position % LW_ANCHOR_POSITIONS;
-    uint32_t depths[LW_DRAFTS_MAX], kept = 0;
-    int32_t moved[LW_DRAFTS_MAX]; /* where a node went; -1: it was cut */
-    if (is_chain(draft)) return;
-    for (uint32_t i = 0; i < draft->count; i++) {
-        const int32_t parent = draft->parents[i];
-        depths[i] = parent < 0 ? 1 : depths[parent] + 1;
-        moved[i] = -1;
-        if (depths[i] > depth_max) continue;
-        draft->tokens[kept] = draft->tokens[i];
-        draft->parents[kept] = parent < 0 ? -1 : moved[parent];
-        moved[i] = (int32_t)kept++;
-    }
-    draft->count = kept;
-}
-
-/* Drafts that the coming round may try for a lane from this source. */
-static uint32_t draft_room(const lw_core *core, const lw__lane *lane, uint32_t source)
-{
-    const lw_request *request = lane->job.request;
-    if (!lw__lane_runs(lane) || !request->draft || lane->draft.count > 0) return 0;
-    const uint32_t left = request->tokens_max - lane->counts.tokens;
-    const uint32_t limit = lw_depth_limit(&lane->depths[source], core->options.drafts_max);
-    return left - 1 < limit ? left - 1 : limit;
-}
-
-/* Asks the source for the lanes that have no drafts yet. */
-static void source_ask(lw_core *core, uint32_t source)
-{
-    lw_draft_ask asks[LW_CORE_LANES_MAX];
-    uint32_t count = 0;
-    if (core->sources[source].propose == NULL) return;
-    for (uint32_t i = 0; i < core->options.lanes; i++) {
-        lw__lane *lane = &core->lanes[i];
-        const uint32_t room = draft_room(core, lane, source);
-        if (room == 0) continue;
-        lane->drafted_by = source;
-        asks[count++] = (lw_draft_ask){ .lane = i, .ids = lane->ids, .count = lane->count, .room = room,
-                                        .out = &lane->draft };
-    }
-    if (count == 0) return;
-    core->sources[source].propose(core->sources[source].context, asks, count);
-    for (uint32_t i = 0; i < count; i++) {
-        draft_check(core, asks[i].out, asks[i].room);
-        if (core->recurs) tree_cut(asks[i].out, asks[i].count - 1);
-    }
-}
-
-static void drafts_make(lw_core *core)
-{
-    for (uint32_t i = 0; i < core->options.lanes; i++)
-        core->lanes[i].draft.count = core->lanes[i].head_steps = 0;
-    core->head.step_count = 0;
-    core->head.ns = 0.0;
-    for (uint32_t source = 0; source < LW__SOURCES; source++) source_ask(core, source);
-}
-
 /* Rows of one share: the known tokens as a chain, the drafts as a tree below the last of them. */
 static void rows_fill(lw_core *core, const lw__share *share)
 {
@@ -470,7 +400,7 @@ bool lw_core_round(lw_core *core)
     core->is_in_round = true;
     lw__round *round = &core->round;
     lw__seats_fill(core);
-    drafts_make(core);
+    lw__drafts_make(core);
     lw__round_choose(core, round);
     const bool works = round->row_count > 0;
     if (works) {

@@ -82,7 +82,7 @@ typedef struct lw_core_options {
     uint32_t copy_match;         /* tokens that agree before a copy is tried; 0: no copies */
     uint32_t drafts_max;         /* of one window; 0: none */
     uint32_t head_drafts; /* of those, at most so many by the plan's draft head, if it has one; 0: none */
-    const lw_draft_source *source;       /* asked where there is nothing to copy; may be NULL */
+    const lw_draft_source *source;       /* beside copies and head; may be NULL */
     const lw_cost *costs;                /* measured at load, ascending; may be NULL */
     uint32_t cost_count;
     const lw_cost *head_costs;           /* of one step of so many chains; may be NULL */

@@ -1,6 +1,6 @@
 /* What the files of the lane core share: core.c (open, submit, cancel, the round's order), seat.c (which
- * waiting request takes which lane, and how it leaves), head.c, choose.c, draws.c, verify.c, commit.c. Tests
- * alone include it beside them.
+ * waiting request takes which lane, and how it leaves), propose.c, head.c, choose.c, draws.c, verify.c,
+ * commit.c. Tests alone include it beside them.
  */
 #ifndef LW_LANE_CORE_INTERNAL_H
 #define LW_LANE_CORE_INTERNAL_H
@@ -26,8 +26,8 @@ typedef struct lw__drawn {
     uint32_t top_count;
 } lw__drawn;
 
-/* Where drafts come from; who stands first is asked first. */
-enum { LW__SOURCE_COPIES, LW__SOURCE_GIVEN, LW__SOURCE_HEAD, LW__SOURCES };
+/* Where drafts come from; of equal gains who stands first is asked first. */
+enum { LW__SOURCE_COPIES, LW__SOURCE_GIVEN, LW__SOURCE_HEAD, LW__SOURCES }; /* the head is the last */
 
 typedef struct lw__lane {
     lw__lane_state state;
@@ -42,6 +42,7 @@ typedef struct lw__lane {
     lw_depth depths[LW__SOURCES];
     lw_draft draft;                          /* for the coming round */
     uint32_t drafted_by;                     /* index of its source */
+    uint32_t asked;                          /* a bit for each source that was asked in this round */
     uint32_t head_steps;                     /* of its chain in this round */
     uint64_t seated_ns, filled_ns;
     lw_request_counts counts;
@@ -110,6 +111,7 @@ struct lw_core {
     lw_copies *copies;
     lw__head head;
     lw_draft_source sources[LW__SOURCES];   /* propose NULL: there is none */
+    lw_depth luck[LW__SOURCES];             /* of the streams so far; a new one begins with it */
     lw__draws draws;
     lw_row *rows;            /* [rows_max] */
     lw__round round;
@@ -139,6 +141,15 @@ void lw__lanes_fill(const lw_core *core, lw_batch_lane *lanes);
 lw_status lw__head_init(lw_core *core, lw_diag *d) LW_MUST_USE;
 void lw__head_deinit(lw_core *core);
 lw_draft_source lw__head_source(lw_core *core);
+/* One step of so many chains. */
+double lw__head_step_ns(const lw_core *core, uint32_t chains);
+
+/* ---- propose.c ---- */
+
+/* What drafts of this source cost in the coming round, whose known rows are all that is certain yet. */
+lw_draft_prices lw__draft_prices(const lw_core *core, uint32_t source);
+/* Asks the sources for the coming round's drafts. */
+void lw__drafts_make(lw_core *core);
 
 /* ---- choose.c ---- */
 

@@ -1,18 +1,19 @@
 /* Costs, luck and the guard; see depth.h. */
 #include "lane/depth.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #define COST_RATE 0.2
 #define COST_RISE_MAX 2.0 /* a round that was interrupted says little */
 #define CHANCE_RATE 0.15f
 #define FORGET_RATE 0.015625f
-#define GAIN_RATE 0.2f
-#define GAIN_LEAST 1.05f /* drafts must win by this much: measured times are noisy, plain rounds are sure */
+#define LEARN_RATE 0.5f
+#define ACCOUNT_MAX 4.0f           /* what luck of old may lose when it turns */
 #define ROUND_NS_ASSUMED 1e6   /* only ratios of unmeasured costs matter */
 #define ROW_SHARE_ASSUMED 0.0625
 
-enum { BACKOFF_FIRST = 8, BACKOFF_MAX = 128 };
+enum { UNTRIED_MAX = 128 };
 
 static double assumed(uint32_t rows)
 {
@@ -82,14 +83,57 @@ void lw_costs_measure(lw_costs *costs, uint32_t rows, double ns)
 
 void lw_depth_init(lw_depth *depth, float chance)
 {
-    *depth = (lw_depth){ .first = chance, .gain = 2.0f, .backoff = BACKOFF_FIRST };
+    *depth = (lw_depth){ .first = chance, .account = LW_DEPTH_GRANT };
     for (uint32_t i = 0; i < LW_DRAFTS_MAX; i++) depth->chances[i] = chance;
 }
 
-uint32_t lw_depth_limit(const lw_depth *depth, uint32_t most)
+void lw_depth_learn(lw_depth *luck, const lw_depth *ended)
 {
-    if (depth->rest > 0 || most == 0) return 0;
-    return depth->gain < GAIN_LEAST ? 1 : most;
+    for (uint32_t i = 0; i < LW_DRAFTS_MAX; i++)
+        luck->chances[i] += LEARN_RATE * (ended->chances[i] - luck->chances[i]);
+    luck->account = fminf(ended->account, LW_DEPTH_GRANT);
+    luck->untried = ended->untried;
+}
+
+/* What a round takes with so many drafts, by one without them. */
+static double round_share(const lw_draft_prices *prices, uint32_t drafts)
+{
+    const double plain = lw_costs_at(prices->rounds, prices->rows);
+    const double round = lw_costs_at(prices->rounds, prices->rows + drafts) + drafts * prices->step_ns;
+    return round > plain ? round / plain : 1.0;
+}
+
+static uint32_t drafts_fit(const lw_draft_prices *prices, uint32_t most)
+{
+    const uint32_t spare = prices->rounds->rows_max - prices->rows;
+    return most < spare ? most : spare;
+}
+
+uint32_t lw_depth_limit(const lw_depth *depth, const lw_draft_prices *prices, uint32_t most)
+{
+    for (uint32_t drafts = drafts_fit(prices, most); drafts > 0; drafts--) {
+        const double stake = prices->streams * (round_share(prices, drafts) - 1.0);
+        if (stake <= (double)depth->account && stake < drafts) return drafts;
+    }
+    return 0;
+}
+
+double lw_depth_gain(const lw_depth *depth, const lw_draft_prices *prices, uint32_t most)
+{
+    const uint32_t fit = drafts_fit(prices, most < LW_DRAFTS_MAX ? most : LW_DRAFTS_MAX);
+    double best = 1.0, expected = prices->streams, chance = 1.0;
+    for (uint32_t i = 0; i < fit; i++) {
+        chance *= (double)depth->chances[i];
+        expected += chance;
+        const double gain = expected / (prices->streams * round_share(prices, i + 1));
+        if (gain > best) best = gain;
+    }
+    return best;
+}
+
+bool lw_depth_is_due(const lw_depth *depth)
+{
+    return depth->untried >= UNTRIED_MAX;
 }
 
 /* Old luck is forgotten slowly: a depth that is never tried again could not show that it has become better.
@@ -100,32 +144,28 @@ static void forget(lw_depth *depth, uint32_t begin)
         depth->chances[j] += FORGET_RATE * (depth->first - depth->chances[j]);
 }
 
+static void earn(lw_depth *depth, uint32_t tokens)
+{
+    if (depth->account >= LW_DEPTH_GRANT) return;
+    depth->account = fminf(depth->account + (float)tokens * LW_DEPTH_INCOME, LW_DEPTH_GRANT);
+}
+
 void lw_depth_plain(lw_depth *depth)
 {
-    if (depth->rest > 0) depth->rest--;
+    if (depth->untried < UNTRIED_MAX) depth->untried++;
+    earn(depth, 1);
     forget(depth, 0);
 }
 
-void lw_depth_drafted(lw_depth *depth, uint32_t offered, uint32_t kept, double ns, double plain_ns)
+void lw_depth_drafted(lw_depth *depth, uint32_t offered, uint32_t kept, double extra, uint32_t streams)
 {
     LW_ASSERT(kept <= offered && offered <= LW_DRAFTS_MAX);
     for (uint32_t j = 0; j < offered && j <= kept; j++) {
         depth->chances[j] += CHANCE_RATE * ((j < kept ? 1.0f : 0.0f) - depth->chances[j]);
     }
     forget(depth, kept < offered ? kept + 1 : offered);
-    if (!(ns > 0.0) || !(plain_ns > 0.0)) return;
-    const float gain = (float)((1 + kept) * plain_ns / ns);
-    const bool is_probe = depth->gain < GAIN_LEAST;
-    if (is_probe) {
-        /* One probe decides: its gain replaces what sent the stream to rest. */
-        depth->gain = gain;
-    } else {
-        depth->gain += GAIN_RATE * (gain - depth->gain);
-    }
-    if (depth->gain >= GAIN_LEAST) {
-        depth->backoff = BACKOFF_FIRST;
-        return;
-    }
-    depth->rest = depth->backoff;
-    depth->backoff = depth->backoff * 2 < BACKOFF_MAX ? depth->backoff * 2 : BACKOFF_MAX;
+    depth->untried = 0;
+    earn(depth, 1 + kept);
+    const float won = (float)(kept - streams * extra);
+    depth->account = fmaxf(-LW_DEPTH_GRANT, fminf(depth->account + won, ACCOUNT_MAX));
 }

@@ -30,11 +30,12 @@ void lw__head_deinit(lw_core *core)
 
 /* ---- how many steps ---- */
 
-static double step_ns(const lw_core *core, uint32_t rows)
+double lw__head_step_ns(const lw_core *core, uint32_t chains)
 {
-    if (rows == 0) return 0.0;
+    if (chains == 0) return 0.0;
     const lw_costs *costs = &core->head.costs;
-    return costs->has_unit ? lw_costs_at(costs, rows) : lw_costs_at(&core->costs, rows) * STEP_SHARE_ASSUMED;
+    if (costs->has_unit) return lw_costs_at(costs, chains);
+    return lw_costs_at(&core->costs, chains) * STEP_SHARE_ASSUMED;
 }
 
 static const lw_depth *depth_of(const lw_core *core, const lw_draft_ask *ask)
@@ -62,26 +63,21 @@ static uint32_t likeliest(const lw_core *core, const lw_draft_ask *asks, uint32_
 }
 
 /* Adds the likeliest next draft again and again; the prefix of that order with the most expected tokens a
- * nanosecond, steps and rows together, is what the chains take. The guard's probes take one step anyway. */
+ * nanosecond, steps and rows together, is what the chains take. Who is due takes one step anyway. */
 static void steps_choose(const lw_core *core, const lw_draft_ask *asks, uint32_t count, uint32_t *steps)
 {
     const uint32_t rows_max = core->options.rows_max;
-    uint32_t taken[LW_CORE_LANES_MAX] = { 0 }, at_level[LW_CHAIN_STEPS_MAX] = { 0 }, rows = 0;
-    double chances[LW_CORE_LANES_MAX], expected = 0.0, head_ns = 0.0;
-    for (uint32_t i = 0; i < core->options.lanes; i++) {
-        const lw__lane *lane = &core->lanes[i];
-        if (!lw__lane_runs(lane)) continue;
-        rows += lane->count - lane->committed;
-        expected += 1.0;
-    }
-    if (rows > rows_max) rows = rows_max;
+    uint32_t taken[LW_CORE_LANES_MAX] = { 0 }, at_level[LW_CHAIN_STEPS_MAX] = { 0 };
+    const lw_draft_prices prices = lw__draft_prices(core, LW__SOURCE_HEAD);
+    uint32_t rows = prices.rows;
+    double chances[LW_CORE_LANES_MAX], expected = prices.streams, head_ns = 0.0;
     for (uint32_t i = 0; i < count; i++) chances[i] = depth_of(core, &asks[i])->chances[0];
     double best = expected / lw_costs_at(&core->costs, rows);
     while (++rows <= rows_max) {
         const uint32_t i = likeliest(core, asks, count, taken, chances);
         if (i == count) break;
         const uint32_t level = taken[i]++;
-        head_ns += step_ns(core, at_level[level] + 1) - step_ns(core, at_level[level]);
+        head_ns += lw__head_step_ns(core, at_level[level] + 1) - lw__head_step_ns(core, at_level[level]);
         at_level[level]++;
         expected += chances[i];
         chances[i] *= depth_of(core, &asks[i])->chances[level + 1];
@@ -91,8 +87,8 @@ static void steps_choose(const lw_core *core, const lw_draft_ask *asks, uint32_t
         memcpy(steps, taken, count * sizeof *steps);
     }
     for (uint32_t i = 0; i < count; i++) {
-        const bool probes = lw_depth_limit(depth_of(core, &asks[i]), LW_DRAFTS_MAX) == 1;
-        if (probes && steps[i] == 0 && room_of(core, &asks[i]) > 0) steps[i] = 1;
+        if (lw_depth_is_due(depth_of(core, &asks[i])) && steps[i] == 0 && room_of(core, &asks[i]) > 0)
+            steps[i] = 1;
     }
 }
 

@@ -5,10 +5,6 @@
 
 #include <string.h>
 
-/* What is thought of a source's drafts before any was tried. */
-#define COPY_CHANCE 0.9f
-#define HEAD_CHANCE 0.8f
-
 static uint32_t positions_of(const lw_request *request)
 {
     /* The last token of a reply gets no row. */
@@ -98,7 +94,7 @@ static void seat(lw_core *core, lw__lane *lane, const lw__job *job, int32_t entr
         lw_seen_add(&lane->seen, request->prompt[i], false);
     }
     for (uint32_t source = 0; source < LW__SOURCES; source++) {
-        lw_depth_init(&lane->depths[source], source == LW__SOURCE_HEAD ? HEAD_CHANCE : COPY_CHANCE);
+        lane->depths[source] = core->luck[source];
         const lw_draft_source *s = &core->sources[source];
         if (s->propose != NULL) s->reset(s->context, index);
     }
@@ -151,6 +147,8 @@ void lw__seat_leave(lw_core *core, lw__lane *lane, lw_status status, lw_finish f
     lane->counts.prompt_ns = (is_filling ? now : lane->filled_ns) - lane->seated_ns;
     lane->counts.decode_ns = is_filling ? 0 : now - lane->filled_ns;
     const lw_end_event event = { .status = status, .finish = finish, .text = text, .counts = lane->counts };
+    for (uint32_t source = 0; source < LW__SOURCES && request->draft && !is_filling; source++)
+        lw_depth_learn(&core->luck[source], &lane->depths[source]);
     lw_pages_clear(core->device.pool, &lane->pages);
     lane->state = LW__LANE_FREE;
     if (status == LW_OK) {

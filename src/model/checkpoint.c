@@ -28,6 +28,7 @@
 static const char index_name[] = "model.safetensors.index.json";
 static const char whole_name[] = "model.safetensors";
 static const char extra_name[] = "model_extra_tensors.safetensors";
+static const char quant_name[] = "hf_quant_config.json";
 static const char side_prefix[] = "mtp.";
 
 enum { FILE_NAME_BYTES_MAX = 255 };
@@ -44,6 +45,7 @@ struct lw_checkpoint {
     const char *dir;
     lw_config *config;
     lw_config *generation;
+    lw_config *quant; /* NULL where config.json tells, or nothing does */
     lw_config *index; /* NULL without an index */
     shard *shards;    /* [LW_LIMIT_SHARDS]: only the head is touched */
     size_t shard_count;
@@ -111,8 +113,12 @@ static lw_status open_configs(lw_checkpoint *c, lw_diag *d)
                        c->dir);
     const char *path = path_in(c, "config.json");
     const char *generation_path = path_in(c, "generation_config.json");
-    if (path == NULL || generation_path == NULL) return no_memory(c, d);
-    const lw_status status = lw_config_open(path, &c->config, d);
+    const char *quant_path = path_in(c, quant_name);
+    if (path == NULL || generation_path == NULL || quant_path == NULL) return no_memory(c, d);
+    lw_status status = lw_config_open(path, &c->config, d);
+    const bool tells = lw_config_get(c->config, "quantization|quantization_config") != NULL;
+    if (status == LW_OK && !tells && has_entry(c, quant_name))
+        status = lw_config_open(quant_path, &c->quant, d);
     if (status != LW_OK) return status;
     if (has_entry(c, "generation_config.json")) return lw_config_open(generation_path, &c->generation, d);
     return lw_config_parse(empty, sizeof empty - 1, generation_path, &c->generation, d);
@@ -349,6 +355,7 @@ void lw_checkpoint_close(lw_checkpoint *checkpoint)
     for (size_t i = 0; i < checkpoint->shard_count; i++) lw_safetensors_close(checkpoint->shards[i].file);
     lw_config_close(checkpoint->config);
     lw_config_close(checkpoint->generation);
+    lw_config_close(checkpoint->quant);
     lw_config_close(checkpoint->index);
     lw_arena_deinit(&checkpoint->arena);
     free(checkpoint);
@@ -362,6 +369,11 @@ const char *lw_checkpoint_dir(const lw_checkpoint *checkpoint)
 lw_config *lw_checkpoint_config(const lw_checkpoint *checkpoint)
 {
     return checkpoint->config;
+}
+
+const lw_config *lw_checkpoint_quant(const lw_checkpoint *checkpoint)
+{
+    return checkpoint->quant;
 }
 
 const lw_config *lw_checkpoint_generation(const lw_checkpoint *checkpoint)

@@ -19,6 +19,9 @@ const char *lw_checkpoint_dir(const lw_checkpoint *checkpoint);
 lw_config *lw_checkpoint_config(const lw_checkpoint *checkpoint);
 /* generation_config.json; an empty config when the file is absent. */
 const lw_config *lw_checkpoint_generation(const lw_checkpoint *checkpoint);
+/* hf_quant_config.json, which ModelOpt writes; NULL when it is absent or config.json tells of quantisation
+ * itself. */
+const lw_config *lw_checkpoint_quant(const lw_checkpoint *checkpoint);
 
 /* NULL if absent. */
 const lw_tensor *lw_checkpoint_find(const lw_checkpoint *checkpoint, const char *name);

@@ -476,7 +476,9 @@ lw_status lw_names_make(const lw_checkpoint *checkpoint, const lw_names_options 
     names->taken = lw_arena_take_array(&names->arena, size_max(count, 1), sizeof *names->taken);
     lw_status status = LW_OK;
     if (names->taken == NULL) status = lw_fail(d, LW_NO_ROOM, "no memory for the names of a model");
-    else status = lw__quant_config_read(lw_checkpoint_config(checkpoint), &names->quant, d);
+    else
+        status = lw__quant_config_read(lw_checkpoint_config(checkpoint), lw_checkpoint_quant(checkpoint),
+                                       &names->quant, d);
     if (status != LW_OK) {
         lw_names_free(names);
         return status;

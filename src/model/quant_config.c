@@ -64,7 +64,23 @@ static lw_status read_object(const lw__quant_source *from, lw_quant *out, lw_dia
     return status;
 }
 
-lw_status lw__quant_config_read(const lw_config *config, lw_quant_config *out, lw_diag *d)
+/* ModelOpt's file: {"producer": ..., "quantization": {"quant_algo": ..., "exclude_modules": [...]}}. Without
+ * an algorithm it tells of the KV cache alone. */
+static lw_status read_side(const lw_config *side, lw_quant_config *out, lw_diag *d)
+{
+    static const char key[] = "quantization";
+    const json_t *settings = lw_config_get(side, key);
+    out->file = lw_config_name(side);
+    if (!json_is_object(settings))
+        return lw_fail(d, LW_BAD_MODEL, "%s: \"%s\" is missing or not an object", out->file, key);
+    const json_t *algorithm = json_object_get(settings, "quant_algo");
+    if (algorithm == NULL || json_is_null(algorithm)) return LW_OK;
+    out->settings = settings;
+    return lw__quant_method_read(out, "modelopt", key, d);
+}
+
+lw_status lw__quant_config_read(const lw_config *config, const lw_config *side, lw_quant_config *out,
+                                lw_diag *d)
 {
     const char *file = lw_config_name(config), *key = "quantization";
     *out = (lw_quant_config){ .file = file };
@@ -73,7 +89,7 @@ lw_status lw__quant_config_read(const lw_config *config, lw_quant_config *out, l
         key = "quantization_config";
         settings = lw_config_get(config, key);
     }
-    if (settings == NULL) return LW_OK;
+    if (settings == NULL) return side == NULL ? LW_OK : read_side(side, out, d);
     if (!json_is_object(settings)) return lw_fail(d, LW_BAD_MODEL, "%s: \"%s\" is not an object", file, key);
     out->settings = settings;
     const json_t *method = json_object_get(settings, "quant_method");

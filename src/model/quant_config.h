@@ -1,5 +1,5 @@
 /* What a config says of quantisation: MLX's "quantization" block, or the "quantization_config" of GPTQ,
- * AutoRound, FP8, ModelOpt and compressed-tensors. Only src/model asks.
+ * AutoRound, FP8, ModelOpt and compressed-tensors, or ModelOpt's own file. Only src/model asks.
  *
  * MLX's block says how each module is stored, and names.c holds it against the shapes. The other methods'
  * configs speak in patterns over module names that every library reads a little differently; there the
@@ -56,8 +56,10 @@ typedef struct lw_stored {
     bool is_channel;     /* one scale a row */
 } lw_stored;
 
-/* LW_UNSUPPORTED for quantisation methods and settings that are not served, by name. Borrows config. */
-lw_status lw__quant_config_read(const lw_config *config, lw_quant_config *out, lw_diag *d) LW_MUST_USE;
+/* LW_UNSUPPORTED for quantisation methods and settings that are not served, by name. side: ModelOpt's own
+ * file, read where config says nothing; may be NULL. Borrows both. */
+lw_status lw__quant_config_read(const lw_config *config, const lw_config *side, lw_quant_config *out,
+                                lw_diag *d) LW_MUST_USE;
 
 /* MLX: settings of the module at path, spelled as in the file. The block must be there. */
 lw_status lw__quant_config_module(const lw_quant_config *config, const char *path, lw_quant *out, lw_diag *d)

@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 enum { NVFP4_GROUP = 16, TEXT_BYTES = 96 };
 
@@ -142,24 +143,63 @@ static const struct {
 };
 enum { ALGORITHM_COUNT = sizeof algorithms / sizeof algorithms[0] };
 
+/* Some exporters write lower case. */
 static size_t find_algorithm(const char *name)
 {
     size_t i = 0;
-    while (i < ALGORITHM_COUNT && strcmp(algorithms[i].name, name) != 0) i++;
+    while (i < ALGORITHM_COUNT && strcasecmp(algorithms[i].name, name) != 0) i++;
     return i;
+}
+
+/* Of all modules, or of those of one entry of quantized_layers. */
+static lw_status check_algorithm(const lw__quant_source *from, lw_diag *d)
+{
+    static const uint32_t groups[] = { NVFP4_GROUP };
+    const json_t *name = json_object_get(from->object, "quant_algo");
+    uint32_t group = NVFP4_GROUP;
+    if (!json_is_string(name))
+        return lw_fail(d, LW_BAD_MODEL, "%s: %s: \"quant_algo\" is missing or not a string", from->file,
+                       from->where);
+    const size_t i = find_algorithm(json_string_value(name));
+    if (i == ALGORITHM_COUNT) return refuse(from, "quant_algo", json_string_value(name), d);
+    if (algorithms[i].has_fp8) return LW_OK; /* what is said of groups concerns no FP8 */
+    return lw__quant_choice(from, "group_size", groups, 1, &group, d);
+}
+
+static lw_status check_names(const lw__quant_source *from, const char *key, lw_diag *d)
+{
+    const json_t *list = value_of(from->object, key);
+    bool is_good = list == NULL || json_is_array(list);
+    for (size_t i = 0; i < json_array_size(list); i++)
+        is_good = is_good && json_is_string(json_array_get(list, i));
+    if (is_good) return LW_OK;
+    return lw_fail(d, LW_BAD_MODEL, "%s: %s: \"%s\" is not a list of names", from->file, from->where, key);
 }
 
 static lw_status read_modelopt(lw_quant_config *config, const lw__quant_source *from, lw_diag *d)
 {
-    const char *name = text_of(from->object, "quant_algo");
+    static const char key[] = "quantized_layers";
+    const json_t *layers = value_of(from->object, key);
     config->block_rows = config->block_cols = 128; /* of FP8_PB_WO, which writes no sizes */
-    return find_algorithm(name) < ALGORITHM_COUNT ? LW_OK : refuse(from, "quant_algo", name, d);
+    lw_status status = check_algorithm(from, d);
+    if (status == LW_OK) status = check_names(from, "exclude_modules", d);
+    if (status == LW_OK && layers != NULL && !json_is_object(layers))
+        return lw_fail(d, LW_BAD_MODEL, "%s: %s: \"%s\" is not an object", from->file, from->where, key);
+    for (void *at = json_object_iter((json_t *)layers); at != NULL && status == LW_OK;
+         at = json_object_iter_next((json_t *)layers, at)) {
+        char where[TEXT_BYTES];
+        snprintf(where, sizeof where, "%s.%.64s", key, json_object_iter_key(at));
+        const lw__quant_source own = { .file = from->file, .where = where,
+                                       .object = json_object_iter_value(at) };
+        status = check_algorithm(&own, d);
+    }
+    return status;
 }
 
 static bool judge_modelopt(const lw_quant_config *config, const char *path, const lw_stored *stored)
 {
-    (void)path;
-    const size_t i = find_algorithm(text_of(config->settings, "quant_algo"));
+    const json_t *own = json_object_get(json_object_get(config->settings, "quantized_layers"), path);
+    const size_t i = find_algorithm(text_of(own != NULL ? own : config->settings, "quant_algo"));
     LW_ASSERT(i < ALGORITHM_COUNT);
     return stored->storage == LW_STORED_FP8 ? algorithms[i].has_fp8 : algorithms[i].has_nvfp4;
 }

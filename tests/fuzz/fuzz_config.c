@@ -42,7 +42,8 @@ static void read_quantisation(const lw_config *config)
     lw_quant_config quant;
     lw_quant module;
     lw_diag d;
-    if (lw__quant_config_read(config, &quant, &d) != LW_OK || quant.settings == NULL) return;
+    ignore(lw__quant_config_read(NULL, config, &quant, &d)); /* as ModelOpt's own file */
+    if (lw__quant_config_read(config, NULL, &quant, &d) != LW_OK || quant.settings == NULL) return;
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)(uintptr_t)quant.settings, key, value) {

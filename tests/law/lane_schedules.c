@@ -50,6 +50,7 @@ typedef struct schedule {
     uint64_t seed;
     lw_rng rng;
     uint64_t now;
+    bool is_timeless;
     fake_model fake;
     fake_drafter drafter;
     lw_device_table table;     /* the null device's, perhaps without draws on the host */
@@ -77,6 +78,7 @@ static uint64_t below(schedule *s, uint64_t bound)
 static uint64_t clock_random(void *context)
 {
     schedule *s = context;
+    if (s->is_timeless) return s->now;
     s->now += below(s, 4) == 0 ? below(s, 20000000) : below(s, 100000);
     return s->now;
 }
@@ -208,6 +210,7 @@ static void schedule_open(schedule *s, uint64_t seed, fake_fault fault)
     o->drafts_max = (uint32_t)below(s, 17);
     fake_drafter_init(&s->drafter, below(s, 1000), (uint32_t)below(s, 300), below(s, 2) == 0);
     o->source = below(s, 4) == 0 ? NULL : &s->drafter.source;
+    s->is_timeless = below(s, 2) == 0; /* then drafts are tried by what costs are assumed to be */
     o->clock = clock_random;
     o->clock_context = s;
     fake_options f = { .context = o->context, .rows_max = o->rows_max, .reach = 8 + (uint32_t)below(s, 150),

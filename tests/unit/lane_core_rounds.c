@@ -439,6 +439,67 @@ static void luck_chooses_the_depth(void **state)
     assert_true(shallow.rounds < 150);
 }
 
+/* One reply of 100 tokens, by its time in plain rounds: a second row takes 0.19 of one, a step of the head
+ * 0.36.
+ */
+static double reply_rounds(bench *b, uint32_t right, lw_core_counts *counts)
+{
+    enum { TOKENS = 100 };
+    const lw_cost rounds[] = { { 1, 10.0 * MS }, { 2, 11.9 * MS }, { 512, 10.0 * MS + 511 * 1.9 * MS } };
+    const lw_cost step = { 1, 3.6 * MS };
+    bench_open(b, &(lw_core_options){ .lanes = 1, .drafts_max = 5, .head_drafts = 5, .costs = rounds,
+                                      .cost_count = 3, .head_costs = &step, .head_cost_count = 1 });
+    b->forward_ns = 81 * MS / 10;
+    b->row_ns = 19 * MS / 10;
+    b->chain_row_ns = 36 * MS / 10;
+    b->fake.head_right = right;
+    const stream *s = start(b, 0, 10, TOKENS);
+    run_to_end(b);
+    assert_int_equal(s->count, TOKENS);
+    *counts = lw_core_read_counts(b->core);
+    bench_close(b);
+    return (double)(s->last_ns - s->first_ns) / (10.0 * MS * (TOKENS - 1));
+}
+
+static void what_drafts_may_cost_is_bounded(void **state)
+{
+    (void)state;
+    bench b;
+    lw_core_counts counts;
+    const double none = reply_rounds(&b, 0, &counts);
+    assert_true(counts.head_drafted > 1 && counts.head_kept == 0);
+    assert_true(none > 1.005 && none <= 1.02);
+    assert_true(reply_rounds(&b, 128, &counts) <= 1.02);
+    assert_true(reply_rounds(&b, 230, &counts) <= 0.9);
+    assert_true(reply_rounds(&b, 256, &counts) <= 0.8);
+}
+
+/* What a given source, asked before the head where both promise the same, and the head make of 250 tokens. */
+static lw_core_counts rivals(bench *b, uint32_t given_right, uint32_t head_right)
+{
+    const lw_cost step = { 1, 0.1 * MS };
+    fake_drafter drafter;
+    fake_drafter_init(&drafter, 1, given_right, false);
+    bench_open(b, &(lw_core_options){ .lanes = 1, .drafts_max = 5, .head_drafts = 5,
+                                      .source = &drafter.source, .head_costs = &step, .head_cost_count = 1 });
+    b->chain_row_ns = MS / 10;
+    b->fake.head_right = head_right;
+    start(b, 0, 10, 250);
+    run_to_end(b);
+    const lw_core_counts counts = lw_core_read_counts(b->core);
+    bench_close(b);
+    return counts;
+}
+
+static void the_luckier_source_goes_first(void **state)
+{
+    (void)state;
+    bench b;
+    const lw_core_counts head = rivals(&b, 100, 256), given = rivals(&b, 256, 100);
+    assert_true(2 * given.head_drafted < given.drafted - given.head_drafted); /* which at times has none */
+    assert_true(head.rounds < 80 && given.rounds < 80);
+}
+
 static void the_head_can_be_switched_off(void **state)
 {
     (void)state;
@@ -471,6 +532,8 @@ int main(void)
         cmocka_unit_test(a_head_that_is_wrong_is_left_alone),
         cmocka_unit_test(dear_steps_are_not_taken),
         cmocka_unit_test(luck_chooses_the_depth),
+        cmocka_unit_test(what_drafts_may_cost_is_bounded),
+        cmocka_unit_test(the_luckier_source_goes_first),
         cmocka_unit_test(the_head_can_be_switched_off),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,6 +4,7 @@
 #include "model/names.h"
 
 #include "base/float16.h"
+#include "base/limits.h"
 #include "base/rng.h"
 #include "model_files.h"
 #include "../ref/ref_dequant.h"
@@ -538,6 +539,124 @@ static void settings_that_are_not_served(void **state)
     }
 }
 
+/* ---- ModelOpt's own file ---- */
+
+static const char side_name[] = "hf_quant_config.json";
+
+/* A folder whose config.json says nothing of quantisation but more. */
+static build *sided(const char *more, const char *side)
+{
+    build *b = build_make(more);
+    text_write(&b->f, side_name, side);
+    return b;
+}
+
+static void a_side_file_tells_of_quantisation(void **state)
+{
+    (void)state;
+    static double want[ROWS * COLS];
+    static const char mixed[] =
+        "{\"producer\":{\"name\":\"modelopt\",\"version\":\"0.41\"},\"quantization\":{"
+        "\"quant_algo\":\"MIXED_PRECISION\",\"kv_cache_quant_algo\":\"FP8\",\"exclude_modules\":[\"lm_head\"]"
+        ","
+        "\"quantized_layers\":{\"model.a\":{\"quant_algo\":\"NVFP4\",\"group_size\":16},"
+        "\"model.b\":{\"quant_algo\":\"fp8\"}}}}";
+    const struct {
+        format form;
+        const char *module;
+    } sound[] = { { FORMAT_NVFP4, "a" }, { FORMAT_FP8_TENSOR, "b" }, { FORMAT_FP8_TENSOR, "c" } };
+    for (size_t i = 0; i < sizeof sound / sizeof sound[0]; i++) {
+        build *b = sided("{}", mixed);
+        lw_weight w;
+        char text[32];
+        add_matrix(b, sound[i].form, sound[i].module, want);
+        start(b);
+        lw_names_matrix(b->names, &w, ROWS, COLS, "%s", sound[i].module);
+        if (lw_names_finish(b->names, &b->d) != LW_OK) fail_msg("%s", b->d.text);
+        lw_weight_format(&w, text);
+        assert_string_equal(text, formats[sound[i].form].name);
+        assert_int_equal(count_wrong(&w, 0, want), 0);
+        build_free(b);
+    }
+    /* what it says of a module is held against the tensors, and config.json goes before it */
+    const struct {
+        const char *config;
+        format form;
+        const char *module, *named;
+    } faults[] = {
+        { "{}", FORMAT_FP8_TENSOR, "a", side_name },
+        { "{}", FORMAT_NVFP4, "b", side_name },
+        { "{}", FORMAT_NVFP4, "lm_head", "says that it is not quantized" },
+        { "{}", FORMAT_GPTQ, "c", side_name },
+        { fp8, FORMAT_NVFP4, "c", "config.json" },
+    };
+    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
+        build *b = sided(faults[i].config, mixed);
+        lw_weight w;
+        add_matrix(b, faults[i].form, faults[i].module, want);
+        start(b);
+        assert_false(lw_names_matrix(b->names, &w, ROWS, COLS, "%s", faults[i].module));
+        assert_true(lw_names_finish(b->names, &b->d) != LW_OK);
+        assert_names(b->d.text, faults[i].module, faults[i].named);
+        build_free(b);
+    }
+}
+
+/* How a folder with this side file opens and is named. */
+static lw_status side_status(build *b)
+{
+    safetensors_write(&b->f, "model.safetensors",
+                      "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1);
+    const lw_status status = lw_checkpoint_open(b->f.path, &b->c, &b->d);
+    return status != LW_OK ? status : lw_names_make(b->c, &options, &b->names, &b->d);
+}
+
+static void hostile_side_files_are_refused(void **state)
+{
+    (void)state;
+#define SIDE(more) "{\"quantization\":{" more "}}"
+    static const struct {
+        const char *side;
+        lw_status status;
+        const char *named;
+    } cases[] = {
+        { "", LW_BAD_MODEL, side_name },
+        { "[]", LW_BAD_MODEL, side_name },
+        { "{\"quantization\":{", LW_BAD_MODEL, side_name },
+        { "{}", LW_BAD_MODEL, "\"quantization\" is missing" },
+        { "{\"quantization\":[\"NVFP4\"]}", LW_BAD_MODEL, "not an object" },
+        { SIDE("\"quant_algo\":4"), LW_BAD_MODEL, "\"quant_algo\"" },
+        { SIDE("\"quant_algo\":\"W4A8_AWQ\""), LW_UNSUPPORTED, "W4A8_AWQ" },
+        { SIDE("\"quant_algo\":\"NVFP4\",\"group_size\":32"), LW_UNSUPPORTED, "\"group_size\" 32" },
+        { SIDE("\"quant_algo\":\"NVFP4\",\"group_size\":\"16\""), LW_BAD_MODEL, "\"group_size\"" },
+        { SIDE("\"quant_algo\":\"FP8\",\"exclude_modules\":\"lm_head\""), LW_BAD_MODEL,
+          "\"exclude_modules\"" },
+        { SIDE("\"quant_algo\":\"FP8\",\"exclude_modules\":[1]"), LW_BAD_MODEL, "\"exclude_modules\"" },
+        { SIDE("\"quant_algo\":\"FP8\",\"quantized_layers\":[]"), LW_BAD_MODEL, "\"quantized_layers\"" },
+        { SIDE("\"quant_algo\":\"FP8\",\"quantized_layers\":{\"x.y\":7}"), LW_BAD_MODEL,
+          "quantized_layers.x.y" },
+        { SIDE("\"quant_algo\":\"FP8\",\"quantized_layers\":{\"x.y\":{\"quant_algo\":\"INT4_AWQ\"}}"),
+          LW_UNSUPPORTED, "INT4_AWQ" },
+        { SIDE("\"quant_algo\":null,\"kv_cache_quant_algo\":\"FP8\""), LW_OK, "" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        build *b = sided("{}", cases[i].side);
+        assert_int_equal(side_status(b), cases[i].status);
+        if (cases[i].status != LW_OK) assert_names(b->d.text, side_name, cases[i].named);
+        build_free(b);
+    }
+    build *b = sided("{}", "{}");
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", b->f.path, side_name);
+    assert_int_equal(truncate(path, (off_t)LW_LIMIT_CONFIG_BYTES + 1), 0);
+    assert_true(side_status(b) != LW_OK);
+    assert_names(b->d.text, side_name, "bytes");
+    build_free(b);
+    b = sided(fp8, "[]"); /* what is not needed is not read */
+    assert_int_equal(side_status(b), LW_OK);
+    build_free(b);
+}
+
 /* A file that is well formed but for one thing, told apart by the text of its refusal. */
 typedef struct fault {
     const char *config;
@@ -654,6 +773,8 @@ int main(void)
         cmocka_unit_test(stacks_with_gaps_are_refused),
         cmocka_unit_test(vectors_of_members),
         cmocka_unit_test(vectors_with_gaps_are_refused),
+        cmocka_unit_test(a_side_file_tells_of_quantisation),
+        cmocka_unit_test(hostile_side_files_are_refused),
         cmocka_unit_test(settings_that_are_not_served),
         cmocka_unit_test(contradictions_are_named),
         cmocka_unit_test(values_that_cannot_be_are_named),
