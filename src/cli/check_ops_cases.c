@@ -30,6 +30,7 @@ const lw_ops_bound lw_ops_bounds[LW_OP_COUNT + 1] = {
     [LW_OP_SSM] = { 1, 0x1p-12, false, "up to 64 terms, and a state of their sums" },
     [LW_OP_ROUTE] = { 0, 0x1p-17, true, "a softmax's sum in other orders, an exp; ids are exact" },
     [LW_OP_EXPERT_LINEAR] = { 1, 0x1p-16, false, "as linear, rounded to bf16" },
+    [LW_OP_EXPERT_BIAS] = { 0, 0, false, "one addition" },
     [LW_OP_EXPERT_SUM] = { 1, 0x1p-14, false, "weights as route's, one rounding" },
     [LW_OP_TAKE_WANTED] = { 0, 0, false, "nothing is computed" },
     [LW_OP_COUNT] = { 0, 0x1p-4, false, "a layer's roundings, each of which may fall the other way" },
@@ -214,16 +215,23 @@ static void record_route(lw_ops_plan *p, const lw_ops_case *c)
     end(p, x);
 }
 
-/* a experts, b chosen; what is summed are products of two numbers, the same on all devices */
-static void record_expert_sum(lw_ops_plan *p, const lw_ops_case *c)
+/* a experts, b chosen; what is summed, or gets its bias, are products of two numbers, the same on all devices
+ */
+static void record_expert_rows(lw_ops_plan *p, const lw_ops_case *c)
 {
+    enum { WIDTH = 24 };
     const lw_route_params params = { LW_ROUTER_SOFTMAX, c->a, c->b, 1, 1, true, 1.0f };
-    const uint32_t one[] = { c->a, 24, 1 };
+    const uint32_t one[] = { c->a, WIDTH, 1 }, biases[] = { c->a, 1, WIDTH };
     const lw_ref x = row(p, c->a + 16), logits = lw_plan_widen(&p->plan, input(p, x, 1, c->a));
     const lw_ref route = lw_plan_route(&p->plan, logits, (lw_wref){ LW_NONE }, &params);
-    const lw_ref each =
-        lw_plan_expert_linear(&p->plan, input(p, x, 0, 1), route, stack_made(p, &bf16_form, one));
-    lw_plan_expert_sum(&p->plan, each, route);
+    const lw_ref of = input(p, x, 0, 1);
+    const lw_wref stack = stack_made(p, &bf16_form, one);
+    if (c->op == LW_OP_EXPERT_SUM) {
+        lw_plan_expert_sum(&p->plan, lw_plan_expert_linear(&p->plan, of, route, stack), route);
+    } else {
+        const lw_ref each = lw_plan_expert_linear_f32(&p->plan, of, route, stack);
+        lw_plan_expert_bias(&p->plan, each, route, stack_made(p, &fp32_form, biases));
+    }
     end(p, x);
 }
 
@@ -407,7 +415,8 @@ const lw_ops_case lw_ops_cases[] = {
     OP(ROUTE, "softmax, 2 of 16", record_route, 72, 16, 2, 1, 1),
     OP(ROUTE, "softmax, 8 of 300", record_route, 72, 300, 8, 1, 1),
     OP(ROUTE, "sigmoid, bias, 2 of 4 groups", record_route, 72, 12, 3, 4, 2),
-    OP(EXPERT_SUM, "3 of 9", record_expert_sum, 72, 9, 3, 0, 0),
+    OP(EXPERT_BIAS, "3 of 9", record_expert_rows, 72, 9, 3, 0, 0),
+    OP(EXPERT_SUM, "3 of 9", record_expert_rows, 72, 9, 3, 0, 0),
     OP(TAKE_WANTED, "bf16", record_take_wanted, 72, 45, 0, 0, 0),
     OP(TAKE_WANTED, "fp32", record_take_wanted, 72, 45, 1, 0, 0),
     { LW_OP_COUNT, "bf16", record_layer, 72, 64, 3, 32, 80,
