@@ -58,8 +58,8 @@ static uint32_t drafts_of(const lw__round *round)
 }
 
 /* Plain rounds that a lane's drafts made this one longer: its part of the round's extra rows and of the
- * head's steps, so that what all lanes are charged is what the round lost. round_ns 0: its time says nothing of
- * drafts, and costs must do; where a plain round was never timed, there is nothing to compare with. */
+ * head's steps, so that what all lanes are charged is what the round lost. round_ns 0: its time says nothing
+ * of drafts, and costs must do; where a plain round was never timed, there is nothing to compare with. */
 static double extra_of(const lw_core *core, const lw__lane *lane, const lw__share *share, uint64_t round_ns)
 {
     const lw__head *head = &core->head;
