@@ -2,12 +2,14 @@
 #include "cli/check.h"
 
 #include "base/json.h"
+#include "cli/check_ops.h"
 #include "cli/verbs.h"
 
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Every row wants its logits here, so forwards are short unless asked otherwise. */
 enum { ARENA_BYTES_MAX = 1 << 30, CHUNK_ROWS = 64 };
@@ -16,10 +18,14 @@ static const char check_summary[] =
     "Compares the forward with MODEL/ref64.safetensors: per layer, how far our rows lie from double\n"
     "precision against how far a bf16 run of the reference code lies from it; logits; the greedy tokens,\n"
     "the reference's own fed; which experts are chosen; and the draft head. Exit code 1 where a rule is\n"
-    "broken, saying which.";
+    "broken, saying which.\n"
+    "--ops needs no model: it runs every op of the device with random numbers, alone and in company, which\n"
+    "must be the same bits, and against the cpu's generic kernels; a planted mistake has to show. With a\n"
+    "MODEL too, its references, if it has them, and `receipts MODEL --quick` follow.";
 
 static const char check_examples[] = "  lanewise check models/lfm3-mlx4\n"
-                                     "  lanewise check models/lfm3-mlx4 --isa generic --threads 2 --json\n";
+                                     "  lanewise check models/lfm3-mlx4 --isa generic --threads 2 --json\n"
+                                     "  lanewise check --ops --device xpu\n";
 
 /* Adds a line to the list of broken rules. */
 LW_PRINTF(2, 3) static void broken(json_t *list, const char *format, ...)
@@ -129,33 +135,14 @@ static lw_status compare(lw_check *check, const lw_term *term, const char *dir, 
     return status;
 }
 
-int lw_verb_check(const lw_term *term, int argc, char **argv)
+static int check_model(const lw_term *term, const char *dir, const lw_load_options *load, bool json)
 {
-    bool json = false;
-    lw_load_options load = { .chunk = CHUNK_ROWS, .head = true };
-    lw_option options[LW_LOAD_OPTIONS_COUNT + 1] = {
-        { .name = "json", .flag = &json, .help = "one JSON object instead of the table" },
-    };
-    const size_t option_count = 1 + lw_load_options_table(&load, options + 1);
-    const lw_usage usage = {
-        .verb = "check",
-        .arguments = "MODEL",
-        .arguments_min = 1,
-        .arguments_max = 1,
-        .summary = check_summary,
-        .examples = check_examples,
-        .options = options,
-        .option_count = option_count,
-    };
-    lw_arguments arguments;
-    int code = LW_EXIT_OK;
-    if (!lw_options_ready(&usage, argc, argv, &arguments, &code)) return code;
-
     lw_diag d;
+    int code;
     lw_check check = { .logit_rows = 0 };
     lw_loaded model = { .checkpoint = NULL };
     lw_arena_init(&check.arena, ARENA_BYTES_MAX);
-    if (compare(&check, term, arguments.values[0], &load, &model, &d) != LW_OK) {
+    if (compare(&check, term, dir, load, &model, &d) != LW_OK) {
         code = lw_term_error("%s", d.text);
     } else {
         json_t *failures = lw_check_judge(&check);
@@ -167,4 +154,83 @@ int lw_verb_check(const lw_term *term, int argc, char **argv)
     lw_loaded_close(&model);
     lw_arena_deinit(&check.arena);
     return code;
+}
+
+static int check_ops(const lw_term *term, const lw_load_options *load, bool json)
+{
+    lw_diag d;
+    json_t *object;
+    if (lw_ops_check(term, load, &object, &d) != LW_OK) return lw_term_error("%s", d.text);
+    const int code = lw_ops_passed(object) ? LW_EXIT_OK : LW_EXIT_FAILED;
+    if (json) {
+        lw_out_json(object);
+        return code;
+    }
+    lw_ops_print(object);
+    json_decref(object);
+    return code;
+}
+
+/* What shows the row law on a whole model, with the options that this verb was given. */
+static int check_receipts(const lw_term *term, const char *dir, const lw_load_options *load, bool json)
+{
+    enum { WORDS_MAX = 8 };
+    char *words[WORDS_MAX], threads[32];
+    int count = 0;
+    snprintf(threads, sizeof threads, "--threads=%u", load->threads);
+    words[count++] = (char *)"--quick";
+    words[count++] = (char *)"--allow-unshown";
+    if (json) words[count++] = (char *)"--json";
+    if (load->threads > 0) words[count++] = threads;
+    if (load->device != NULL) {
+        words[count++] = (char *)"--device";
+        words[count++] = (char *)(uintptr_t)load->device;
+    }
+    words[count++] = (char *)(uintptr_t)dir;
+    return lw_verb_receipts(term, count, words);
+}
+
+/* Of a model beside the ops: references, which few checkpoints have, and receipts. */
+static int check_all(const lw_term *term, const char *dir, const lw_load_options *load, bool json)
+{
+    char path[LW_PATH_BYTES];
+    lw_diag d;
+    int code = LW_EXIT_OK;
+    if (lw_path_join(path, dir, "ref64.safetensors", &d) != LW_OK) return lw_term_error("%s", d.text);
+    if (access(path, R_OK) == 0) code = check_model(term, dir, load, json);
+    else fputs("lanewise: the model has no ref64.safetensors to be compared with; receipts alone\n", stderr);
+    const int receipts = check_receipts(term, dir, load, json);
+    return code != LW_EXIT_OK ? code : receipts;
+}
+
+int lw_verb_check(const lw_term *term, int argc, char **argv)
+{
+    bool json = false, ops = false;
+    lw_load_options load = { .chunk = CHUNK_ROWS, .head = true };
+    lw_option options[LW_LOAD_OPTIONS_COUNT + 2] = {
+        { .name = "ops", .flag = &ops, .help = "each op of the device, before the MODEL if one is given" },
+        { .name = "json", .flag = &json, .help = "one JSON object instead of the table" },
+    };
+    const size_t option_count = 2 + lw_load_options_table(&load, options + 2);
+    const lw_usage usage = {
+        .verb = "check",
+        .arguments = "[MODEL]",
+        .arguments_min = 0,
+        .arguments_max = 1,
+        .summary = check_summary,
+        .examples = check_examples,
+        .options = options,
+        .option_count = option_count,
+    };
+    lw_arguments arguments;
+    int code = LW_EXIT_OK;
+    if (!lw_options_ready(&usage, argc, argv, &arguments, &code)) return code;
+
+    if (!ops && arguments.count == 0)
+        return lw_usage_error("check", "give a MODEL folder, or --ops, which needs none");
+    if (!ops) return check_model(term, arguments.values[0], &load, json);
+    code = check_ops(term, &load, json);
+    if (arguments.count == 0) return code;
+    const int of_model = check_all(term, arguments.values[0], &load, json);
+    return code != LW_EXIT_OK ? code : of_model;
 }

@@ -114,6 +114,8 @@ typedef struct lw_scratch_rows {
  * made the device run. */
 typedef struct lw_device_counts { uint64_t commands, launches; } lw_device_counts;
 
+typedef void lw_fact_taker(void *context, const char *name, const char *text);
+
 typedef struct lw_device_table {
     const char *name;
     bool calls_draw;          /* whether submit_chain asks draw; where not, each draws its likeliest token */
@@ -124,6 +126,9 @@ typedef struct lw_device_table {
 
     /* One line for people, below LW_DEVICE_TEXT_BYTES: "cpu (avx2, 2 threads)". */
     void (*describe)(const lw_device *device, char *text, size_t text_bytes);
+    /* Tells what reports say of it beside that, fact by fact: no path and no host's name is among them. NULL:
+     * nothing. */
+    void (*facts)(const lw_device *device, lw_fact_taker *take, void *context);
     uint64_t (*free_bytes)(const lw_device *device);
     /* Threads of its own that idle between submissions, for who drives it; NULL: it has none. */
     lw_pool *(*threads)(const lw_device *device);

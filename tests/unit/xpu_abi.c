@@ -52,6 +52,9 @@ static void properties_are_laid_out_alike(void)
 {
     SIZE(lw_ze_driver_properties, ze_driver_properties_t);
     AT(lw_ze_driver_properties, version, ze_driver_properties_t, driverVersion);
+    SIZE(lw_ze_kernel_properties, ze_kernel_properties_t);
+    AT(lw_ze_kernel_properties, lanes_max, ze_kernel_properties_t, maxSubgroupSize);
+    AT(lw_ze_kernel_properties, spill_bytes, ze_kernel_properties_t, spillMemSize);
     SIZE(lw_ze_device_module_properties, ze_device_module_properties_t);
     AT(lw_ze_device_module_properties, argument_bytes_max, ze_device_module_properties_t, maxArgumentsSize);
     SIZE(lw_ze_device_properties, ze_device_properties_t);
@@ -117,6 +120,7 @@ static void numbers_are_equal(void)
     NUMBER(ZE_STRUCTURE_TYPE_HOST_MEM_ALLOC_DESC);
     NUMBER(ZE_STRUCTURE_TYPE_MODULE_DESC);
     NUMBER(ZE_STRUCTURE_TYPE_KERNEL_DESC);
+    NUMBER(ZE_STRUCTURE_TYPE_KERNEL_PROPERTIES);
     NUMBER(ZE_STRUCTURE_TYPE_PCI_EXT_PROPERTIES);
     NUMBER(ZE_STRUCTURE_TYPE_RELAXED_ALLOCATION_LIMITS_EXP_DESC);
     NUMBER(ZES_STRUCTURE_TYPE_DEVICE_PROPERTIES);
@@ -134,6 +138,7 @@ static void numbers_are_equal(void)
     NUMBER(ZE_MODULE_FORMAT_NATIVE);
     NUMBER(ZE_MAX_DEVICE_NAME);
     NUMBER(ZE_MAX_DEVICE_UUID_SIZE);
+    NUMBER(ZE_MAX_KERNEL_UUID_SIZE);
     NUMBER(ZE_MAX_DRIVER_UUID_SIZE);
     NUMBER(ZE_MAX_NATIVE_KERNEL_UUID_SIZE);
     NUMBER(ZE_SUBGROUPSIZE_COUNT);

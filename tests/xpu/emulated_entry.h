@@ -11,9 +11,6 @@
 #include "device/xpu/ze.list"
 #undef LW_ZE
 
-/* Not called by the device, but by Level Zero's own loader and by people. */
-EXPORT lw_ze_result zeDriverGetApiVersion(lw_ze_driver *from, uint32_t *version);
-
 enum { EMULATED_ARGUMENT_BYTES_MAX = 1024 };            /* of a kernel */
 #define EMULATED_ALLOC_BYTES_MAX (UINT64_C(1) << 30)    /* without the relaxed form */
 #define EMULATED_API_VERSION(major, minor) ((uint32_t)(major) << 16 | (minor))

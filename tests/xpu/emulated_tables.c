@@ -71,7 +71,7 @@ TABLE(zeGetModuleBuildLogProcAddrTable, ze_module_build_log_dditable_t,
 TABLE(zeGetKernelProcAddrTable, ze_kernel_dditable_t,
       ENTRY(pfnCreate, zeKernelCreate) ENTRY(pfnDestroy, zeKernelDestroy)
       ENTRY(pfnSetGroupSize, zeKernelSetGroupSize) ENTRY(pfnSetArgumentValue, zeKernelSetArgumentValue)
-      ENTRY(pfnSetIndirectAccess, zeKernelSetIndirectAccess))
+      ENTRY(pfnSetIndirectAccess, zeKernelSetIndirectAccess) ENTRY(pfnGetProperties, zeKernelGetProperties))
 TABLE(zesGetDeviceProcAddrTable, zes_device_dditable_t,
       ENTRY(pfnEnumMemoryModules, zesDeviceEnumMemoryModules))
 TABLE(zesGetMemoryProcAddrTable, zes_memory_dditable_t,

@@ -280,6 +280,16 @@ lw_ze_result zeKernelCreate(lw_ze_module *module, const lw_ze_kernel_desc *desc,
     return LW_ZE_RESULT_SUCCESS;
 }
 
+/* Nothing spills: these kernels run on the host's own stack. */
+lw_ze_result zeKernelGetProperties(lw_ze_kernel *kernel, lw_ze_kernel_properties *out)
+{
+    CALLED();
+    (void)kernel;
+    if (out->stype != LW_ZE_STRUCTURE_TYPE_KERNEL_PROPERTIES) return LW_ZE_RESULT_ERROR_INVALID_ARGUMENT;
+    *out = (lw_ze_kernel_properties){ .stype = out->stype, .arguments = 1 };
+    return LW_ZE_RESULT_SUCCESS;
+}
+
 lw_ze_result zeKernelDestroy(lw_ze_kernel *kernel)
 {
     return object_free(kernel);

@@ -73,4 +73,4 @@ def test_a_device_that_is_too_small_says_so(tmp_path, kind):
 
     assert re.search(r"the model wants 0\.\d\d GiB .*, and 0\.01 GiB are free", refusal([], 9))
     text = refusal(["--context", "8192", "--parallel", "8"], 120)
-    assert re.search(r"--parallel 8 wants 0\.\d\d GiB, and 0\.\d\d GiB are left .* --parallel \d .* would fit", text)
+    assert re.search(r"--parallel 8 wants 0\.\d\d GiB .* and 0\.\d\d GiB are left .* --parallel \d .* would fit", text)

@@ -65,6 +65,9 @@ typedef struct lw_xpu_memory {
     size_t bytes;
 } lw_xpu_memory;
 
+/* lw_device_table.facts. */
+void lw__xpu_facts(const lw_device *device, lw_fact_taker *take, void *context);
+
 /* Context, list, events and staging of device->info; closing takes any state in between. */
 lw_status lw__xpu_queue_open(lw_device *device, lw_diag *d) LW_MUST_USE;
 void lw__xpu_queue_close(lw_device *device);

@@ -459,6 +459,7 @@ const lw_device_table lw_device_xpu = {
     .open = xpu_open,
     .close = xpu_close,
     .describe = xpu_describe,
+    .facts = lw__xpu_facts,
     .free_bytes = xpu_free_bytes,
     .read_counts = xpu_read_counts,
     .page_bytes = xpu_page_bytes,

@@ -47,6 +47,7 @@ enum {
     LW_ZE_STRUCTURE_TYPE_HOST_MEM_ALLOC_DESC = 0x16,
     LW_ZE_STRUCTURE_TYPE_MODULE_DESC = 0x1b,
     LW_ZE_STRUCTURE_TYPE_KERNEL_DESC = 0x1d,
+    LW_ZE_STRUCTURE_TYPE_KERNEL_PROPERTIES = 0x1e,
     LW_ZE_STRUCTURE_TYPE_PCI_EXT_PROPERTIES = 0x10008,
     LW_ZE_STRUCTURE_TYPE_RELAXED_ALLOCATION_LIMITS_EXP_DESC = 0x20001,
     /* Intel's own extension, in none of the headers. */
@@ -70,6 +71,7 @@ enum {
     LW_ZE_MAX_DRIVER_UUID_SIZE = 16,
     LW_ZE_MAX_NATIVE_KERNEL_UUID_SIZE = 16,
     LW_ZE_MAX_DEVICE_UUID_SIZE = 16,
+    LW_ZE_MAX_KERNEL_UUID_SIZE = 16,
     LW_ZE_SUBGROUPSIZE_COUNT = 8,
 };
 
@@ -179,6 +181,13 @@ typedef struct lw_ze_kernel_desc {
     uint32_t flags;
     const char *name;
 } lw_ze_kernel_desc;
+
+typedef struct lw_ze_kernel_properties {
+    uint32_t stype; void *next;
+    uint32_t arguments, group_sizes[3], sub_groups, lanes, lanes_max, sub_groups_max;
+    uint32_t local_bytes, private_bytes, spill_bytes;
+    uint8_t uuid[2 * LW_ZE_MAX_KERNEL_UUID_SIZE]; /* the kernel's, then its module's */
+} lw_ze_kernel_properties;
 
 typedef struct lw_ze_group_count { uint32_t x, y, z; } lw_ze_group_count;
 
