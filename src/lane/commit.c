@@ -63,7 +63,8 @@ static uint32_t drafts_of(const lw__round *round)
 static double extra_of(const lw_core *core, const lw__lane *lane, const lw__share *share, uint64_t round_ns)
 {
     const lw__head *head = &core->head;
-    const uint32_t rows = core->round.row_count - core->round.prompt_rows, drafts = drafts_of(&core->round);
+    const uint32_t rows = core->round.row_count - core->round.prompt_rows;
+    const uint32_t drafts = drafts_of(&core->round);
     const double plain = lw_costs_at(&core->costs, rows - drafts);
     const double thought = lw_costs_at(&core->costs, rows), most = INTERRUPTED * thought;
     const double took = round_ns == 0 ? thought : (double)round_ns < most ? (double)round_ns : most;
