@@ -23,10 +23,13 @@ def test_a_server_keeps_every_law(tmp_path):
     server = start(tmp_path, "--context", "1024", "--parallel", "8")
     try:
         assert "xpu" in server.start_lines.decode()
-        done = lanewise("receipts", "--url", server.url, "--quick", "--tokens", "8", "--json")
+        done = lanewise("receipts", "--url", server.url, "--quick", "--tokens", "8", "--json",
+                        "--allow-unshown")
         assert done.returncode == 0, done.stdout + done.stderr
         report = json.loads(done.stdout)
-        assert report["holds"] and report["shown"] and len(report["receipts"]) == 6
+        assert report["holds"] and len(report["receipts"]) == 6
+        # Drafts are tried where they are worth their time, and the clock here says nothing of a device.
+        assert all(r["shown"] or r["law"] == "drafted == plain" for r in report["receipts"]), report
     finally:
         code = server.stop()
     assert code == 0, server.log()
