@@ -191,7 +191,7 @@ def compiler_version():
     with tempfile.TemporaryDirectory() as folder:
         ocloc(["query", "OCL_DRIVER_VERSION"], folder)
         path = Path(folder, "OCL_DRIVER_VERSION")
-        return path.read_text().strip() if path.exists() else "unknown"
+        return path.read_text().strip("\0 \n") if path.exists() else "unknown"
 
 
 def device_build(spirv, device):
