@@ -169,6 +169,20 @@ LINEAR_INLINE void ask_for(const uint8_t *at, size_t bytes)
     for (size_t i = 0; i < bytes; i += LINE_BYTES) __builtin_prefetch(at + i);
 }
 
+/* Asks for the next bytes of what lies ahead, where anything does, and returns what is left to ask for. */
+LINEAR_INLINE const uint8_t *ask_next(const uint8_t *ahead, size_t bytes)
+{
+    if (ahead == NULL) return NULL;
+    ask_for(ahead, bytes);
+    return ahead + bytes;
+}
+
+/* Where a group's share of that ends. */
+LINEAR_INLINE const uint8_t *ahead_end_of(const spot *s, int blocks, const lw_cpu_weight *w)
+{
+    return s->ahead == NULL ? NULL : s->ahead + (uint32_t)blocks * w->group_bytes;
+}
+
 /* Code j of a step in every block against the x of every row; the rows are held in registers. */
 LINEAR_INLINE void few_rows(int form, int blocks, int rows, const step *at, int j,
                             vf dot[BLOCKS_MAX][ROWS_MAX])
@@ -222,7 +236,7 @@ LINEAR_INLINE void group_run(int form, int blocks, int rows, const tile *t, spot
 {
     const lw_cpu_weight *const w = t->weight;
     const uint32_t steps = w->group / (uint32_t)step_of(form);
-    const uint8_t *const ahead_end = s.ahead == NULL ? NULL : s.ahead + (uint32_t)blocks * w->group_bytes;
+    const uint8_t *const ahead_end = ahead_end_of(&s, blocks, w);
     step at = { .words = s.words, .block_bytes = s.words_step, .x = s.x, .table = vt_load(w->table),
                 .masks = code_masks_of(form) };
     vf dot[BLOCKS_MAX][ROWS_MAX];
@@ -236,15 +250,12 @@ LINEAR_INLINE void group_run(int form, int blocks, int rows, const tile *t, spot
             LINEAR_UNROLL
             for (int b = 0; b < blocks; b++)
                 at.high[b] = high_at(form, s.group + (size_t)b * w->group_bytes + w->high_at, i);
-        if (s.ahead != NULL) {
-            ask_for(s.ahead, step_bytes_of(form, blocks));
-            s.ahead += step_bytes_of(form, blocks);
-        }
+        s.ahead = ask_next(s.ahead, step_bytes_of(form, blocks));
         step_run(form, blocks, rows, &at, dot);
         at.words += step_vectors_of(form) * VECTOR_BYTES;
         at.x += step_of(form) * rows;
     }
-    for (; s.ahead < ahead_end; s.ahead += LINE_BYTES) ask_for(s.ahead, LINE_BYTES);
+    while (s.ahead < ahead_end) s.ahead = ask_next(s.ahead, LINE_BYTES);
     enter(w, blocks, rows, dot, &s);
 }
 

@@ -118,6 +118,7 @@ LINEAR_INLINE void pairs_run(int form, int blocks, int rows, const tile *t, spot
         .table_low = t->table_low,
         .table_high = t->table_high,
     };
+    const uint8_t *const ahead_end = ahead_end_of(&s, blocks, w);
     vf dot[BLOCKS_MAX][ROWS_MAX];
     LINEAR_UNROLL
     for (int b = 0; b < blocks; b++)
@@ -125,6 +126,7 @@ LINEAR_INLINE void pairs_run(int form, int blocks, int rows, const tile *t, spot
         for (int r = 0; r < rows; r++) dot[b][r] = vf_zero();
 
     for (uint32_t i = 0; i < steps; i++) {
+        s.ahead = ask_next(s.ahead, (size_t)(blocks * pair_step_vectors(form) * VECTOR_BYTES));
         if (pair_high_bits(form) > 0)
             LINEAR_UNROLL
             for (int b = 0; b < blocks; b++)
@@ -133,6 +135,7 @@ LINEAR_INLINE void pairs_run(int form, int blocks, int rows, const tile *t, spot
         at.words += pair_step_vectors(form) * VECTOR_BYTES;
         at.x += pair_step(form) * rows;
     }
+    while (s.ahead < ahead_end) s.ahead = ask_next(s.ahead, LINE_BYTES);
     enter(w, blocks, rows, dot, &s);
 }
 
