@@ -8,6 +8,7 @@
 #include "base/float16.h"
 #include "base/pool.h"
 #include "base/rng.h"
+#include "cli/bandwidth.h"
 #include "device/cpu/huge.h"
 #include "../tests/law/linear_tables.h"
 #include "linear_peak.h"
@@ -39,19 +40,10 @@ static void multiply(void *context, unsigned part, unsigned parts)
 
 static void read_all(void *context, unsigned part, unsigned parts)
 {
-    typedef uint64_t wide __attribute__((vector_size(16)));
-    enum { WIDE = 8, LINES = WIDE * (int)sizeof(wide), AHEAD = 4096 };
     job *j = context;
     size_t begin, end;
-    lw_pool_share(PROBE_BYTES, LINES, part, parts, &begin, &end);
-    wide sums[WIDE] = { 0 };
-    for (size_t i = begin; i < end; i += LINES) {
-        for (size_t k = 0; k < LINES; k += 64) __builtin_prefetch(j->probe + i + AHEAD + k);
-        const wide *const from = (const wide *)(j->probe + i);
-        for (int k = 0; k < WIDE; k++) sums[k] |= from[k];
-    }
-    for (int k = 1; k < WIDE; k++) sums[0] |= sums[k];
-    j->sums[part * 8] = sums[0][0] | sums[0][1];
+    lw_pool_share(PROBE_BYTES, LW_BANDWIDTH_UNIT, part, parts, &begin, &end);
+    j->sums[part * 8] = lw_bandwidth_read(j->probe + begin, end - begin);
 }
 
 static void multiply_only(void *context, unsigned part, unsigned parts)
