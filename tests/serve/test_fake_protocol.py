@@ -573,9 +573,11 @@ def test_metrics(server):
     assert status == 200 and headers["content-type"].startswith("text/plain; version=0.0.4")
     for line in text.splitlines():
         assert line.startswith("# ") or re.fullmatch(r"[a-z0-9_:]+\{[^}]*\} [0-9.e+-]+", line), line
+    # The engine's counts are told once a round is over, and a reply may be read before that.
+    server.wait_idle()
     before = server.metric("vllm:generation_tokens_total")
     server.ok(CHAT, chat("[[say hello]]"))
-    assert server.metric("vllm:generation_tokens_total") == before + 6
+    server.wait_for(lambda _: server.metric("vllm:generation_tokens_total") == before + 6)
     assert 'finished_reason="stop"' in text and server.metric("lanewise_lanes") == 4
     assert server.metric("vllm:e2e_request_latency_seconds_count") >= 1
 
