@@ -71,6 +71,8 @@ typedef struct lw_model_options {
     void *progress_context;
     uint32_t draft_match;         /* tokens that agree before a copy is drafted, at least 3; 0: 8 */
     const char *costs_dir;        /* keeps what rounds were timed to take; NULL: timed at each open */
+    bool timing_off;              /* nothing is timed: drafts are tried as if rows cost little, however slow
+                                     they are here, and replies tell no times */
     int32_t mtp_drafts; /* of a window's drafts, those that the model's own draft head (MTP) may make,
                            at most 16; negative: 5; 0: none, and the head is not loaded */
     const char *ze_loader;        /* xpu: the library of Level Zero's loader; NULL: libze_loader.so.1 */

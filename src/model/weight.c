@@ -373,3 +373,13 @@ void lw_weight_dense(const lw_weight *weight, uint32_t stack, uint32_t row, floa
         for (size_t i = 0; i < count; i++) values[begin + i] = (float)chunk[i];
     }
 }
+
+void lw_weight_turned(const lw_weight *weight, float *row, float *out)
+{
+    const size_t rows = weight->rows, each = rows * weight->cols;
+    for (size_t i = 0; i < weight->stack_count * rows; i++) {
+        const size_t member = i / rows, n = i % rows;
+        lw_weight_dense(weight, (uint32_t)member, (uint32_t)n, row);
+        for (uint32_t k = 0; k < weight->cols; k++) out[member * each + k * rows + n] = row[k];
+    }
+}

@@ -81,6 +81,10 @@ void lw_weight_codes16(const lw_weight *weight, uint32_t stack, uint32_t row, ui
 /* Dense values of any map as fp32 (exact for bf16, fp16, fp32). */
 void lw_weight_dense(const lw_weight *weight, uint32_t stack, uint32_t row, float *values);
 
+/* All of it as fp32, each member of a stack turned to (cols, rows): out is [stack_count][cols][rows], row has
+ * room for one row. */
+void lw_weight_turned(const lw_weight *weight, float *row, float *out);
+
 /* Scales and biases of one row as fp32, [lw_weight_groups] each; biases are computed from bias_per_scale
  * where that is how they are given. Only for group > 0. */
 void lw_weight_scales(const lw_weight *weight, uint32_t stack, uint32_t row, float *scales, float *biases);

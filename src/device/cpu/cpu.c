@@ -117,15 +117,11 @@ static uint64_t cpu_page_bytes(const lw_device *device, const lw_plan *plan, uin
 /* A norm's weights as they are, a convolution's turned to (taps, width) so that channels are neighbours. */
 static float *vector_make(lw_exec *exec, const lw_weight *w)
 {
-    const size_t each = (size_t)w->rows * w->cols;
-    float *out = lw_arena_take_array(&exec->arena, w->stack_count * each, sizeof *out);
+    const size_t count = (size_t)w->stack_count * w->rows * w->cols;
+    float *out = lw_arena_take_array(&exec->arena, count, sizeof *out);
     float *row = lw_arena_take_array(&exec->arena, w->cols, sizeof *row);
     if (out == NULL || row == NULL) return NULL;
-    for (size_t i = 0; i < (size_t)w->stack_count * w->rows; i++) {
-        const uint32_t member = (uint32_t)(i / w->rows), n = (uint32_t)(i % w->rows);
-        lw_weight_dense(w, member, n, row);
-        for (uint32_t k = 0; k < w->cols; k++) out[member * each + (size_t)k * w->rows + n] = row[k];
-    }
+    lw_weight_turned(w, row, out);
     return out;
 }
 

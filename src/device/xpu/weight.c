@@ -50,15 +50,11 @@ lw_status lw__xpu_plan_check(const lw_plan *plan, lw_diag *d)
 static lw_status vector_load(lw_exec *exec, const lw_weight *w, lw_xpu_weight *out, lw_arena *arena,
                              lw_diag *d)
 {
-    const size_t each = (size_t)w->rows * w->cols, count = w->stack_count * each;
+    const size_t count = (size_t)w->stack_count * w->rows * w->cols;
     float *all = lw_arena_take_array(arena, count, sizeof *all);
     float *row = lw_arena_take_array(arena, w->cols, sizeof *row);
     if (all == NULL || row == NULL) return lw_fail(d, LW_NO_ROOM, "no memory for %s", w->name);
-    for (size_t i = 0; i < (size_t)w->stack_count * w->rows; i++) {
-        const uint32_t member = (uint32_t)(i / w->rows), n = (uint32_t)(i % w->rows);
-        lw_weight_dense(w, member, n, row);
-        for (uint32_t k = 0; k < w->cols; k++) all[member * each + (size_t)k * w->rows + n] = row[k];
-    }
+    lw_weight_turned(w, row, all);
     const lw_status status = lw__xpu_alloc(exec->device, count * sizeof *all, &out->memory, d);
     return status == LW_OK ? lw__xpu_upload(exec->device, out->memory.at, all, count * sizeof *all, d)
                            : status;
