@@ -12,8 +12,7 @@
  * fma is the compiler's choice.
  */
 #include "device/cpu/linear_codes.inc.h"
-#include "device/cpu/linear_weight.h"
-#include "base/float16.h"
+#include "device/cpu/linear_values.inc.h"
 #include "base/pool.h"
 #include "base/size.h"
 
@@ -33,7 +32,6 @@ enum {
     TILES_TOGETHER = 2,   /* that take turns with the groups of a panel */
     TURN_BYTES = 16 << 10, /* of the groups of a turn: they stay in the first-level cache */
     PANEL_X_BYTES = 384 << 10, /* prepared rows that stay in the second-level cache while columns pass */
-    LINE_BYTES = 64,
     AHEAD_BYTES = 2048,   /* past the blocks that run side by side, how far codes are asked for */
 };
 
@@ -84,14 +82,6 @@ typedef struct spot {
     float *acc;
     const uint8_t *ahead;      /* what to ask for; NULL: nothing */
 } spot;
-
-LINEAR_INLINE vf load_scales(lw_dtype type, const uint8_t *at)
-{
-    if (type == LW_DTYPE_BF16) return vf_load_bf16(at);
-    if (type == LW_DTYPE_F16) return vf_load_fp16(at);
-    if (type == LW_DTYPE_F8_E4M3) return vf_load_e4m3(at);
-    return vf_load(at);
-}
 
 /* Adds the dots of one group of one block to its accumulators. */
 LINEAR_INLINE void enter_block(lw_dtype type, bool has_bias, const lw_cpu_weight *w, int rows, const vf *dot,
@@ -161,13 +151,6 @@ typedef struct step {
     code_masks masks;
     vi high[BLOCKS_MAX];
 } step;
-
-/* Asks for the lines of [at, at + bytes); outside of a weight that is in vain, and harmless. */
-LINEAR_INLINE void ask_for(const uint8_t *at, size_t bytes)
-{
-    LINEAR_UNROLL
-    for (size_t i = 0; i < bytes; i += LINE_BYTES) __builtin_prefetch(at + i);
-}
 
 /* Asks for the next bytes of what lies ahead, where anything does, and returns what is left to ask for. */
 LINEAR_INLINE const uint8_t *ask_next(const uint8_t *ahead, size_t bytes)
@@ -397,9 +380,6 @@ static float *tile_x(const lw_cpu_linear_args *args, uint32_t row)
 {
     return (float *)args->prepared + row * (lw__prepared_x_words(args->weight) + args->weight->group_count);
 }
-
-/* Where row r of a call lies in x or y. */
-static uint32_t vector_of(const uint32_t *rows, uint32_t r) { return rows == NULL ? r : rows[r]; }
 
 /* The tile that begins at `row`, of blocks [first, last) of one panel. */
 static tile tile_of(const lw_cpu_linear_args *args, uint32_t row, uint32_t first, uint32_t last)

@@ -4,31 +4,6 @@
 #ifndef LW_DEVICE_CPU_LINEAR_PREPARE_INC_H
 #define LW_DEVICE_CPU_LINEAR_PREPARE_INC_H
 
-/* Sums as LANES chains of every LANES-th k, folded in halves. */
-static float group_sum(const float *x, uint32_t count)
-{
-    float lane[LANES];
-    vf sum = vf_zero();
-    for (uint32_t k = 0; k < count; k += LANES) sum = vf_add(sum, vf_load(x + k));
-    vf_store(lane, sum);
-    for (int half = LANES / 2; half > 0; half /= 2)
-        for (int i = 0; i < half; i++) lane[i] += lane[i + half];
-    return lane[0];
-}
-
-/* One group of one row as fp32, zeros past the end of x. */
-static void load_group(const lw_cpu_linear_args *args, uint32_t row, uint32_t group, float *values)
-{
-    const lw_cpu_weight *const w = args->weight;
-    const uint32_t begin = group * w->group;
-    const uint32_t count = begin >= w->cols ? 0 : w->cols - begin < w->group ? w->cols - begin : w->group;
-    const lw_bf16 *const x = args->x + row * args->x_stride + begin;
-    uint32_t k = 0;
-    for (; k + LANES <= count; k += LANES) vf_store(values + k, vf_load_bf16(x + k));
-    for (; k < count; k++) values[k] = lw_float_of_bf16(x[k]);
-    for (; k < w->group; k++) values[k] = 0.0f;
-}
-
 /* The x of one group of one row goes to every rows-th word of its tile. */
 static void place_group(const lw_cpu_weight *w, const float *values, const float *factors, float *x,
                         uint32_t rows)

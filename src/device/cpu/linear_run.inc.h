@@ -4,27 +4,6 @@
 #ifndef LW_DEVICE_CPU_LINEAR_RUN_INC_H
 #define LW_DEVICE_CPU_LINEAR_RUN_INC_H
 
-static uint32_t one_nan(uint32_t bits) { return (bits & 0x7FFFFFFFu) > 0x7F800000u ? 0x7FC00000u : bits; }
-
-/* Stores count columns of one row of one block. */
-static void store_row(const lw_cpu_linear_args *args, size_t row, uint32_t col, const float *acc,
-                      uint32_t count)
-{
-    const float factor = args->weight->globals[args->member].factor;
-    uint32_t bits[LANES];
-    for (int i = 0; i < LANES; i++) bits[i] = one_nan(lw_bits_of_float(acc[i] * factor));
-    if (args->y_f32) {
-        memcpy((float *)args->y + row * args->y_stride + col, bits, count * sizeof *bits);
-        return;
-    }
-    lw_bf16 values[LANES];
-    for (int i = 0; i < LANES; i++) {
-        const uint32_t near = bits[i] + 0x7FFFu + (bits[i] >> 16 & 1u);
-        values[i] = (lw_bf16)((bits[i] == 0x7FC00000u ? bits[i] : near) >> 16);
-    }
-    memcpy((lw_bf16 *)args->y + row * args->y_stride + col, values, count * sizeof *values);
-}
-
 /* first is the block of the tile's first column. */
 static void store_tile(const lw_cpu_linear_args *args, const tile *t, uint32_t first)
 {
