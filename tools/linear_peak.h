@@ -4,6 +4,8 @@
 #ifndef LW_TOOLS_LINEAR_PEAK_H
 #define LW_TOOLS_LINEAR_PEAK_H
 
+#include "device/cpu/tile_ops.h"
+
 #include <stdint.h>
 #include <string.h>
 #if defined(__x86_64__)
@@ -38,6 +40,26 @@ PEAK_RUN(peak_avx2, "avx2,fma", __m256, _mm256_set1_ps, _mm256_fmadd_ps(a, b, su
 PEAK_RUN(peak_avx512, "avx512f", __m512, _mm512_set1_ps, _mm512_fmadd_ps(a, b, sums[i]))
 PEAK_RUN(peak_bf16, "avx512f,avx512bf16", __m512, _mm512_set1_ps,
          _mm512_dpbf16_ps(sums[i], (__m512bh)_mm512_castps_si512(a), (__m512bh)_mm512_castps_si512(b)))
+
+enum { PEAK_TILE_STEP = 32, PEAK_TILE_SUMS = 4 };
+
+/* As many steps of four tiles of sums. */
+static float peak_tiles(float from)
+{
+    float values[TILE_ROWS * TILE_LANES];
+    for (int i = 0; i < TILE_ROWS * TILE_LANES; i++) values[i] = from;
+    const tile_config config = tile_config_of(TILE_ROWS, PEAK_TILE_STEP);
+    TILES_BEGIN(&config);
+    TILE_ZERO(0); TILE_ZERO(1); TILE_ZERO(2); TILE_ZERO(3);
+    TILE_LOAD(4, values, TILE_BYTES); TILE_LOAD(5, values, TILE_BYTES);
+    TILE_LOAD(6, values, TILE_BYTES); TILE_LOAD(7, values, TILE_BYTES);
+    for (int n = 0; n < PEAK_STEPS; n++) {
+        TILE_DOT(0, 4, 6); TILE_DOT(1, 4, 7); TILE_DOT(2, 5, 6); TILE_DOT(3, 5, 7);
+    }
+    TILE_STORE(0, values, TILE_BYTES);
+    TILES_END();
+    return values[0];
+}
 #endif
 
 typedef struct linear_peak {
@@ -53,6 +75,9 @@ static inline linear_peak linear_peak_of(const char *isa)
     if (strcmp(isa, "avx2") == 0) return (linear_peak){ peak_avx2, steps * 8 };
     if (strcmp(isa, "avx512f") == 0) return (linear_peak){ peak_avx512, steps * 16 };
     if (strcmp(isa, "avx512bf16") == 0) return (linear_peak){ peak_bf16, steps * 32 };
+    if (strcmp(isa, "avx512amx") == 0)
+        return (linear_peak){ peak_tiles, (double)PEAK_STEPS * PEAK_TILE_SUMS * TILE_ROWS * TILE_LANES
+            * PEAK_TILE_STEP };
 #endif
     return (linear_peak){ NULL, steps };
 }

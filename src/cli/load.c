@@ -22,7 +22,7 @@ size_t lw_load_options_table(lw_load_options *load, lw_option table[LW_LOAD_OPTI
         { .name = "isa",
           .value = "X",
           .text = &load->isa,
-          .choices = "generic|avx2|avx512|avx512f|avx512bf16",
+          .choices = "generic|avx2|avx512|avx512f|avx512bf16|avx512amx",
           .help = "instruction set; default: the best of this CPU" },
         { .name = "device",
           .value = "NAME",

@@ -39,7 +39,7 @@ static size_t engine_table(serve_arguments *a, lw_option *table)
         { .name = "threads", .value = "N", .u32 = &m->threads, .min = 1, .max = 256,
           .help = "threads of the cpu device; default: one for each CPU" },
         { .name = "isa", .value = "NAME", .text = &m->isa,
-          .choices = "generic|avx2|avx512|avx512f|avx512bf16",
+          .choices = "generic|avx2|avx512|avx512f|avx512bf16|avx512amx",
           .help = "instruction set; default: the best" },
         { .name = "device", .value = "NAME", .text = &m->device, .help = "what computes; default: cpu" },
         { .name = "context", .value = "N", .u32 = &m->context, .min = 1, .max = LW_LIMIT_CONTEXT,

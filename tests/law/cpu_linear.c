@@ -4,6 +4,7 @@
 #include "base/float16.h"
 #include "base/rng.h"
 #include "linear_tables.h"
+#include "../fake/cpu_tiles.h"
 #include "../ref/ref_dequant.h"
 #include "../ref/ref_linear.h"
 
@@ -423,6 +424,21 @@ static void check_numbers(const matter *m, const inputs *in, const uint8_t *y, b
 
 /* ---- the matrix ---- */
 
+/* Those of every instruction set, and the kernels of tiles over emulated ones. */
+static size_t all_tables(linear_table tables[LINEAR_TABLES_MAX])
+{
+    size_t count = linear_tables(tables);
+#if defined(__x86_64__)
+    tables[count] = tables[count - 1];
+    assert_int_equal(tables[count].kernels.read, LW__READ_TILES);
+    tables[count].can_run = lw__cpu_has_avx512();
+    tables[count].kernels.isa = "avx512amx, emulated";
+    tables[count].kernels.linear_prepare = fake_tiles_linear_prepare;
+    tables[count++].kernels.linear_run = fake_tiles_linear_run;
+#endif
+    return count;
+}
+
 static void check_kind(const linear_table *table, const kind *k, lw_rng *rng)
 {
     matter m;
@@ -500,7 +516,7 @@ static void rows_together_are_rows_alone(void **state)
     count = add_formats(kinds, count);
     const bool all = getenv("LW_TEST_LONG") != NULL;
     linear_table tables[LINEAR_TABLES_MAX];
-    const size_t table_count = linear_tables(tables);
+    const size_t table_count = all_tables(tables);
     lw_rng rng = lw_rng_make(SEED);
     printf("seed %d, %s\n", SEED, all ? "every kind" : "a sample of the kinds (LW_TEST_LONG runs all)");
     for (size_t t = 0; t < table_count; t++) {
@@ -615,7 +631,7 @@ static void check_odd_rows(const linear_table *table, const kind *k, lw_rng *rng
 static void each_form(void (*check)(const linear_table *table, const kind *k, lw_rng *rng))
 {
     linear_table tables[LINEAR_TABLES_MAX];
-    const size_t table_count = linear_tables(tables);
+    const size_t table_count = all_tables(tables);
     lw_rng rng = lw_rng_make(SEED);
     for (size_t t = 0; t < table_count; t++) {
         if (!tables[t].can_run) {

@@ -1,11 +1,17 @@
 /* Which instruction sets this CPU can run, and the sizes that all of them share.
  * A page of 64 positions holds, per kv head, keys as (head_dim, 64) and then values as (64, head_dim).
  */
+#include "device/cpu/linear_kernels.h"
 #include "device/cpu/row_kernels.h"
 
 #include "base/size.h"
 
 #include <fenv.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 size_t lw__cpu_attend_queries(uint32_t heads, uint32_t heads_kv)
 {
@@ -45,18 +51,36 @@ void lw__cpu_thread_setup(void)
     fesetenv(FE_DFL_ENV);
 }
 
+#if defined(__x86_64__)
+bool lw__cpu_has_avx512(void)
+{
+    __builtin_cpu_init();
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+           __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+}
+
+/* Linux gives the state of tiles only to who asks for it; its word is for all threads of the process. */
+bool lw__cpu_has_tiles(void)
+{
+    enum { FEATURES = 7, AMX_BF16 = 1 << 22, AMX_TILE = 1 << 24, REQUEST = 0x1023, TILE_DATA = 18 };
+    unsigned a, b, c, d;
+    if (!lw__cpu_has_avx512() || __get_cpuid_count(FEATURES, 0, &a, &b, &c, &d) == 0) return false;
+    if ((d & AMX_BF16) == 0 || (d & AMX_TILE) == 0) return false;
+    return syscall(SYS_arch_prctl, REQUEST, TILE_DATA) == 0;
+}
+#endif
+
 const lw_cpu_kernels *const *lw_cpu_available(void)
 {
 #if defined(__x86_64__)
     static const lw_cpu_kernels *const tables[] = {
-        &lw_cpu_avx512bf16, &lw_cpu_avx512, &lw_cpu_avx2, &lw_cpu_generic, NULL,
+        &lw_cpu_avx512amx, &lw_cpu_avx512bf16, &lw_cpu_avx512, &lw_cpu_avx2, &lw_cpu_generic, NULL,
     };
-    __builtin_cpu_init();
+    const bool avx512 = lw__cpu_has_avx512();
     const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")
-                     && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
     const bool bf16 = avx512 && __builtin_cpu_supports("avx512bf16");
-    return tables + (bf16 ? 0 : avx512 ? 1 : avx2 ? 2 : 3);
+    return tables + (bf16 && lw__cpu_has_tiles() ? 0 : bf16 ? 1 : avx512 ? 2 : avx2 ? 3 : 4);
 #else
     static const lw_cpu_kernels *const tables[] = { &lw_cpu_generic, NULL };
     return tables;

@@ -51,7 +51,7 @@ static const lw_cpu_kernels *kernels_find(const char *isa)
     if (isa == NULL) return all[0];
     for (size_t i = 0; all[i] != NULL; i++) {
         if (strcmp(all[i]->isa, isa) == 0) return all[i];
-        /* "avx512" means the best of its kind: avx512bf16 stands before avx512f. */
+        /* "avx512" means the best of its kind, which stands first. */
         if (strcmp(isa, "avx512") == 0 && strncmp(all[i]->isa, isa, strlen(isa)) == 0) return all[i];
     }
     return NULL;

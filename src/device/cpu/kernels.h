@@ -9,8 +9,13 @@
 
 #include "device/cpu/args.h"
 
+/* How weights whose codes bf16 holds are read (all others: LW__READ_FLOAT): fp32 and fma, bf16 pairs and the
+ * bf16 dot, or bf16 pairs and products of tiles. */
+typedef enum lw__read { LW__READ_FLOAT, LW__READ_PAIRS, LW__READ_TILES } lw__read;
+
 typedef struct lw_cpu_kernels {
     const char *isa;
+    lw__read read;
     uint32_t block_cols;                /* output columns that stand side by side in a repacked weight */
     void (*thread_setup)(void);         /* floating-point mode of every engine thread; may be NULL */
 
@@ -53,6 +58,7 @@ extern const lw_cpu_kernels lw_cpu_avx2;
 extern const lw_cpu_kernels lw_cpu_avx512;      /* isa "avx512f": fp32 fma at every weight */
 extern const lw_cpu_kernels
     lw_cpu_avx512bf16; /* isa "avx512bf16": bf16 dot where the codes are exact in bf16 */
+extern const lw_cpu_kernels lw_cpu_avx512amx; /* isa "avx512amx": tiles of bf16 for the same weights */
 #endif
 
 /* Best first, NULL-terminated: the tables that this CPU can run. */

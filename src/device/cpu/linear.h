@@ -2,9 +2,9 @@
  *
  * Order of every sum (one instruction class per weight kind and ISA, at every row count): K is cut into
  * groups (the weight's own, in pieces of 128 where it is wider than 256 columns; 64 where it has none).
- * Inside a group one chain over ascending k per output column; a group enters its column as acc = fma(scale,
- * dot, fma(bias, sum_x, acc)), and as acc + dot where nothing is scaled; groups ascend; one slice. The sum is
- * multiplied by the weight's global scale at the end.
+ * Inside a group one chain over ascending k per output column (of tiles two a step, linear_tiles.inc.h); a
+ * group enters its column as acc = fma(scale, dot, fma(bias, sum_x, acc)), and as acc + dot where nothing is
+ * scaled; groups ascend; one slice. The sum is multiplied by the weight's global scale at the end.
  *
  * Layout: a block is block_cols output columns side by side, a panel a run of neighbouring blocks. A panel
  * lies group after group; a group holds for each block the scales, the biases and then the codes, one vector

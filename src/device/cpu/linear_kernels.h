@@ -28,8 +28,16 @@ void lw__cpu_avx512bf16_linear_prepare(const lw_cpu_linear_args *args, unsigned 
 void lw__cpu_avx512bf16_linear_run(const lw_cpu_linear_args *args, unsigned part, unsigned parts);
 void lw__cpu_avx512bf16_linear_blocks(const lw_cpu_linear_args *args, uint32_t begin, uint32_t end);
 
-/* Flushes subnormals of this thread, as the bf16 dot instruction always does, so that the other kernels of
- * that instruction set see one arithmetic; a thread_setup. */
+void lw__cpu_avx512amx_linear_prepare(const lw_cpu_linear_args *args, unsigned part, unsigned parts);
+void lw__cpu_avx512amx_linear_run(const lw_cpu_linear_args *args, unsigned part, unsigned parts);
+void lw__cpu_avx512amx_linear_blocks(const lw_cpu_linear_args *args, uint32_t begin, uint32_t end);
+
+/* Whether this CPU has AVX-512 as the kernels need it, and bf16 tiles that the system gives this process. */
+bool lw__cpu_has_avx512(void);
+bool lw__cpu_has_tiles(void);
+
+/* Flushes subnormals of this thread, as the bf16 dot and products of tiles always do, so that the other
+ * kernels of that instruction set see one arithmetic; a thread_setup. */
 void lw__cpu_denormals_off(void);
 #endif
 

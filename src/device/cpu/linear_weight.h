@@ -15,10 +15,10 @@
  *     down instead, since as a signed integer it would be negative. The bits of the high plane stand where
  *     they continue the low code: (low_bits * (j + 1)) mod 32, the n-th low word that shares a high word n *
  *     high_bits further up.
- *   LW__READ_PAIRS: the halves of a word hold even and odd k, the i-th pair at bits * i of its half; each
- *   plane alike.
- * 4-bit indices of a table lie as 4-bit integers do, and are shifted down before they are looked up.
- * bf16 has two k in a word (the even one low); fp16, fp32 and e4m3 lie as [k][block_cols].
+ *   LW__READ_PAIRS, LW__READ_TILES: the halves of a word hold even and odd k, the i-th pair at bits * i of
+ * its half; each plane alike. Codes of 8 bits are two planes of 4 for the dot, one of 8 for tiles. 4-bit
+ * indices of a table lie as 4-bit integers do, and are shifted down before they are looked up. bf16 has two k
+ * in a word (the even one low); fp16, fp32 and e4m3 lie as [k][block_cols].
  */
 #ifndef LW_DEVICE_CPU_LINEAR_WEIGHT_H
 #define LW_DEVICE_CPU_LINEAR_WEIGHT_H
@@ -36,13 +36,10 @@ enum {
 
 typedef enum lw__form {
     LW__FORM_INT2, LW__FORM_INT3, LW__FORM_INT4, LW__FORM_INT5, LW__FORM_INT6, LW__FORM_INT8,
-    LW__FORM_TABLE4, LW__FORM_BF16,                /* up to here the bf16 dot can read them */
+    LW__FORM_TABLE4, LW__FORM_BF16,                /* up to here bf16 holds them */
     LW__FORM_E4M3, LW__FORM_FP16, LW__FORM_FP32,
     LW__FORM_COUNT
 } lw__form;
-
-/* How the kernels read x: fp32 and fma, or bf16 pairs and the bf16 dot. */
-typedef enum lw__read { LW__READ_FLOAT, LW__READ_PAIRS } lw__read;
 
 /* Some bits of every code, in words of 32 / bits consecutive k. */
 typedef struct lw__plane {
@@ -95,13 +92,13 @@ static inline uint8_t *lw__group_at(const lw_cpu_weight *w, uint32_t member, uin
 static inline size_t lw__prepared_x_words(const lw_cpu_weight *w)
 {
     const size_t padded = (size_t)w->group * w->group_count;
-    return w->read == LW__READ_PAIRS ? padded / 2 : padded;
+    return w->read == LW__READ_FLOAT ? padded : padded / 2;
 }
 
 /* The factor that undoes the place of code k in its low word. */
 static inline float lw__x_factor(const lw_cpu_weight *w, uint32_t k)
 {
-    if (w->read == LW__READ_PAIRS || w->form > LW__FORM_INT8) return 1.0f;
+    if (w->read != LW__READ_FLOAT || w->form > LW__FORM_INT8) return 1.0f;
     const uint32_t codes = 32 / w->low.bits, j = k % codes;
     if (j == codes - 1) return 1.0f;
     return 1.0f / (float)(1u << (w->low.bits * j));

@@ -16,16 +16,6 @@
 
 /* ---- what is served ---- */
 
-static bool reads_pairs(const lw_cpu_kernels *kernels)
-{
-#if defined(__x86_64__)
-    return kernels->linear_run == lw__cpu_avx512bf16_linear_run;
-#else
-    (void)kernels;
-    return false;
-#endif
-}
-
 static bool form_of_integer(uint32_t bits, lw__form *form)
 {
     switch (bits) {
@@ -142,8 +132,8 @@ static lw__plane plane_make(lw__read read, uint32_t bits, uint32_t drop)
 {
     lw__plane plane = { .bits = bits, .drop = drop };
     for (uint32_t j = 0; bits > 0 && j < 32 / bits; j++) {
-        if (read == LW__READ_PAIRS || drop == 0)
-            plane.shift[j] = (uint8_t)(read == LW__READ_PAIRS ? j / 2 * bits + j % 2 * 16 : j * bits);
+        if (read != LW__READ_FLOAT || drop == 0)
+            plane.shift[j] = (uint8_t)(read != LW__READ_FLOAT ? j / 2 * bits + j % 2 * 16 : j * bits);
         else /* beside code j mod (32 / drop) of the low word that it continues */
             plane.shift[j] = (uint8_t)(drop * (j % (32 / drop) + 1) % 32 + j / (32 / drop) * bits);
     }
@@ -161,17 +151,18 @@ static const struct { uint8_t float_low, float_high, pairs_low, pairs_high; } pl
 /* Everything but the memory. */
 static void layout(const lw_cpu_kernels *kernels, const lw_weight *weight, lw__form form, lw_cpu_weight *w)
 {
-    const bool pairs = reads_pairs(kernels) && form <= LW__FORM_BF16;
+    const lw__read read = form <= LW__FORM_BF16 ? kernels->read : LW__READ_FLOAT;
     const bool scaled = weight->group != 0;
     w->stack_count = weight->stack_count;
     w->rows = weight->rows;
     w->cols = weight->cols;
     w->form = form;
-    w->read = pairs ? LW__READ_PAIRS : LW__READ_FLOAT;
+    w->read = read;
     w->block_cols = kernels->block_cols;
     w->block_count = (uint32_t)size_round_up(size_div_up(w->rows, w->block_cols), LW__BLOCKS_UNIT);
     w->group = cut_of(weight, form);
     w->group_count = (uint32_t)size_div_up(w->cols, w->group);
+    const bool pairs = read == LW__READ_PAIRS; /* float's planes are those of tiles */
     const uint32_t low = pairs ? plane_bits[form].pairs_low : plane_bits[form].float_low;
     const uint32_t high = pairs ? plane_bits[form].pairs_high : plane_bits[form].float_high;
     w->low = plane_make(w->read, low, 0);

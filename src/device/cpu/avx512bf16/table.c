@@ -5,6 +5,7 @@
 
 const lw_cpu_kernels lw_cpu_avx512bf16 = {
     .isa = "avx512bf16",
+    .read = LW__READ_PAIRS,
     .block_cols = LW__CPU_AVX512_BLOCK_COLS,
     .thread_setup = lw__cpu_denormals_off,
     .rms_norm = lw__cpu_avx512_rms_norm,
