@@ -667,6 +667,7 @@ def test_bench_of_more():
     found = json.loads(done.stdout)
     assert [row["tokens"] for row in found["more_prompts"]] == [24]
     assert [row["streams"] for row in found["streams"]] == [1, 3]
+    assert found["stream_rounds"] > 0 and found["stream_rounds_ahead"] == 0  # the cpu runs a round at once
     assert [row["positions"] for row in found["depths"]] == [512, 64]
     assert [row["rows"] for row in found["windows"]] == [1, 2, 4, 8] and found["windows"][0]["steps"] == 1
     rates = [row["tok_s"] for key in ("more_prompts", "streams", "depths") for row in found[key]]

@@ -192,15 +192,38 @@ lw_status lw__xpu_copy(lw_device *device, void *to, const void *from, size_t byt
     return lw_ze_fail(d, result, "a copy of %zu bytes on %s", bytes, device->info.name);
 }
 
+/* Once all that was appended is done. */
+static void staging_empty(lw_device *device)
+{
+    memset(device->staged, 0, sizeof device->staged);
+    device->half_used = 0;
+}
+
 lw_status lw__xpu_sync(lw_device *device, lw_diag *d)
 {
     lw_ze_event *done = device->events[LW_XPU_STAGING_HALVES];
     lw_status status = lw__xpu_barrier(device, device->list, done, d);
     if (status == LW_OK) status = event_wait(device, done, d);
-    if (status != LW_OK) return status;
-    memset(device->staged, 0, sizeof device->staged);
-    device->half_used = 0;
-    return LW_OK;
+    if (status == LW_OK) staging_empty(device);
+    return status;
+}
+
+static lw_ze_event *mark_event(const lw_device *device, uint32_t mark)
+{
+    LW_ASSERT(mark < LW_XPU_MARKS);
+    return device->events[LW_XPU_STAGING_HALVES + 1 + mark];
+}
+
+lw_status lw__xpu_mark(lw_device *device, uint32_t mark, lw_diag *d)
+{
+    return lw__xpu_barrier(device, device->list, mark_event(device, mark), d);
+}
+
+lw_status lw__xpu_mark_wait(lw_device *device, uint32_t mark, bool is_last, lw_diag *d)
+{
+    const lw_status status = event_wait(device, mark_event(device, mark), d);
+    if (status == LW_OK && is_last) staging_empty(device);
+    return status;
 }
 
 /* Room for bytes in the half of the staging memory that is being filled; where it is full, in the other one,

@@ -221,6 +221,10 @@ static lw_status run_step(lw_exec *exec, const lw_xpu_step *step, lw_diag *d)
 lw_status lw__xpu_run_entry(lw_exec *exec, uint32_t entry, lw_diag *d)
 {
     lw__xpu_tape_begin(exec->device);
+    if (exec->takes_drawn) {
+        const lw_status status = lw__xpu_drawn_launch(exec, d);
+        if (status != LW_OK) return status;
+    }
     for (uint32_t i = exec->schedule.begin[entry]; i < exec->schedule.end[entry]; i++) {
         const lw_status status = run_step(exec, &exec->schedule.steps[i], d);
         if (status != LW_OK) return status;
