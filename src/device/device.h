@@ -54,6 +54,14 @@ typedef struct lw_batch {
 
 enum { LW_CHAIN_STEPS_MAX = 16 };
 
+/* One step of chains: the first row_count of their rows still go on. */
+typedef struct lw_chain_step {
+    uint32_t index;
+    uint32_t row_count;
+    const float *logits;      /* of each row, stride floats apart */
+    size_t stride;
+} lw_chain_step;
+
 /* Chains of draft rows, run by the plan's draft head as one submission: from each first row's logits a token
  * is drawn, which is the row of the next step, one position and one slot further, and so on. The token of a
  * chain's last step gets no row. Borrowed until wait. */
@@ -65,9 +73,9 @@ typedef struct lw_chain {
     uint32_t row_count;
     const lw_batch_lane *lanes;
     uint32_t lane_count;
-    /* The token that a row draws at a step, an id of the vocabulary; NULL: the likeliest, of equals the
-     * lowest id. */
-    int32_t (*draw)(void *context, uint32_t row, uint32_t step, const float *logits);
+    /* Draws tokens[row_count] of a step, ids of the vocabulary; NULL: the likeliest, of equals the lowest id.
+     */
+    void (*draw)(void *context, const lw_chain_step *step, int32_t *tokens);
     void *context;
 } lw_chain;
 

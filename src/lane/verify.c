@@ -76,6 +76,7 @@ static void item_add(lw_core *core, const lw__share *share, lw__walk *walk, int3
     draw->drawn = drawn;
     draw->next = NULL;
     draw->node = node;
+    draw->is_draft = false;
     draw->status = row_read(core, lane->job.request, share->wanted_begin + (uint32_t)(node + 1), draw);
     if (walk->drawing++ == 0) walk->first = draw;
     else walk->last->next = draw;
