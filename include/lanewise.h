@@ -55,7 +55,7 @@ typedef struct lw_model_options {
     uint32_t struct_bytes;        /* sizeof(lw_model_options), so that later versions can grow it */
     const char *device;           /* NULL: "cpu"; "xpu:1" names one of several */
     const char *isa;              /* NULL: the best that this CPU runs */
-    uint32_t threads;             /* 0: as many as the CPUs of this process */
+    uint32_t threads;             /* 0: one for each fast core that it may use */
     uint32_t lanes;               /* replies at once; 0: as many as fit, at most 8 */
     uint32_t context;             /* tokens of a prompt and its reply together; 0: the model's, at most
                                      32,768 */

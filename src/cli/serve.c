@@ -37,7 +37,7 @@ static size_t engine_table(serve_arguments *a, lw_option *table)
     lw_model_options *m = &a->serve.model;
     const lw_option options[] = {
         { .name = "threads", .value = "N", .u32 = &m->threads, .min = 1, .max = 256,
-          .help = "threads of the cpu device; default: one for each CPU" },
+          .help = "threads of the cpu device; default: one for each fast core" },
         { .name = "isa", .value = "NAME", .text = &m->isa,
           .choices = "generic|avx2|avx512|avx512f|avx512bf16",
           .help = "instruction set; default: the best" },
