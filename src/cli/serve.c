@@ -30,7 +30,7 @@ typedef struct serve_arguments {
     char costs_dir[LW_KEPT_PATH_BYTES];
 } serve_arguments;
 
-enum { SERVE_OPTIONS_COUNT = 38 };
+enum { SERVE_OPTIONS_COUNT = 39 };
 
 static size_t engine_table(serve_arguments *a, lw_option *table)
 {
@@ -63,6 +63,8 @@ static size_t engine_table(serve_arguments *a, lw_option *table)
           .help = "of those by the model's own draft head; 0: it is not loaded; default: 5" },
         { .name = "trust-specials", .flag = &m->specials_anywhere,
           .help = "special tokens spelled in messages become tokens" },
+        { .name = "kv-int8", .flag = &m->kv_int8,
+          .help = "keep keys and values in int8: half the memory a token, and other replies" },
     };
     memcpy(table, options, sizeof options);
     return sizeof options / sizeof options[0];
