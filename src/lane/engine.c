@@ -130,7 +130,7 @@ static lw_status threads_find(lw_engine *engine, unsigned asked, lw_diag *d)
         engine->threads = engine->table->threads(engine->device);
         return LW_OK;
     }
-    const unsigned count = asked != 0 ? asked : lw_pool_cpus();
+    const unsigned count = asked != 0 ? asked : lw_pool_threads_worth();
     const lw_status status =
         lw_pool_open(count < DRAW_THREADS ? count : DRAW_THREADS, NULL, &engine->own_threads, d);
     engine->threads = engine->own_threads;
@@ -174,6 +174,7 @@ static lw_status engine_make(lw_plan *plan, const lw_checkpoint *checkpoint, uin
     }
     engine->plan = *plan;
     *plan = (lw_plan){ 0 };
+    if (options->kv_int8) lw_plan_keep_kv(&engine->plan, LW_KV_INT8);
     const lw_status status = compile(engine, checkpoint, context_model, options, d);
     if (status != LW_OK) {
         lw_engine_close(engine);

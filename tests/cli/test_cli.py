@@ -545,9 +545,10 @@ def test_info():
     done = lanewise("info", MODEL)
     assert done.returncode == 0
     for text in ("lfm3", "Lfm3ForCausalLM", "8192", "4096", "int4 group 64", "4089 <|im_end|>",
-                 "yes, by family lfm3"):
+                 "yes, by family lfm3", "bytes of keys and values; with --kv-int8 "):
         assert text in done.stdout.decode()
-    assert json.loads(lanewise("info", MODEL, "--json").stdout)["served"] is True
+    found = json.loads(lanewise("info", MODEL, "--json").stdout)
+    assert found["served"] is True and found["kv_bytes"]["bf16"] > found["kv_bytes"]["int8"] > 0
 
 
 def write_safetensors(path, tensors):

@@ -47,7 +47,8 @@ static lw_ref conv(bench *b, lw_rng *rng, lw_ref h)
     return linear(b, rng, lw_plan_mul(p, lw_plan_view(p, all, WIDTH, WIDTH), mixed), WIDTH, 16);
 }
 
-/* has_norms: q and k are normed by heads. A bf16 v stands beside quantised q and k. */
+/* has_norms: q and k are normed by heads. A bf16 v stands beside quantised q and k. A window's keys and
+ * values are kept in int8. */
 static lw_ref attention(bench *b, lw_rng *rng, lw_ref h, bool has_norms, uint32_t window)
 {
     lw_plan *p = &b->plan;
@@ -63,6 +64,7 @@ static lw_ref attention(bench *b, lw_rng *rng, lw_ref h, bool has_norms, uint32_
     q = lw_plan_rope(p, q, HEADS, table);
     k = lw_plan_rope(p, k, HEADS_KV, table);
     const lw_sref kv = lw_plan_state_kv(p, "kv", HEADS_KV, HEAD_DIM, window);
+    p->states[kv.index].kv = window != 0 ? LW_KV_INT8 : LW_KV_BF16;
     lw_plan_kv_store(p, kv, k, v);
     const lw_ref o = lw_plan_attend(p, kv, q, HEADS, 0.6f);
     return linear(b, rng, lw_plan_head_gate(p, o, linear(b, rng, h, HEADS, 4)), WIDTH, 4);

@@ -93,6 +93,15 @@ def test_a_shipped_model_holds(name, kind):
 @needs_loader
 @needs_kernels
 @pytest.mark.parametrize("name", DEMOS)
+def test_int8_keys_and_values_keep_the_same_limits(name):
+    done = lanewise("check", ROOT / "models" / name, "--device", "xpu", "--kv-int8")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.endswith("passed\n")
+
+
+@needs_loader
+@needs_kernels
+@pytest.mark.parametrize("name", DEMOS)
 def test_what_the_implementation_may_choose_changes_nothing(name):
     """The order of a sub-group's own sums, and how many threads share a launch."""
     choices = [{"LW_EMULATED_REDUCE": order} for order in "012"] + [{"LW_EMULATED_WORKERS": "1"}]

@@ -108,7 +108,10 @@ static lw_status run_kv_store(op_run *run, lw_diag *d)
                                   .k_stride = stride_of(exec, op->in[0]), .v = address_of(exec, op->in[1]),
                                   .v_stride = stride_of(exec, op->in[1]), .heads = state->heads,
                                   .head_dim = state->width };
-    const size_t pairs = (size_t)state->heads * state->width / 2;
+    /* A work-group a head. */
+    const size_t heads = (size_t)state->heads * LW_XPU_TILE, pairs = (size_t)state->heads * state->width / 2;
+    if (is_int8(exec, op->state))
+        return launch_columns(run, LW_XPU_KERNEL_kv_store_int8, heads, &args, sizeof args, d);
     return launch_columns(run, LW_XPU_KERNEL_kv_store, pairs, &args, sizeof args, d);
 }
 
@@ -124,7 +127,8 @@ static lw_status run_attend(op_run *run, lw_diag *d)
                                       .scale = op->p.attend.scale };
     /* A work-group a head. */
     const size_t columns = (size_t)args.heads * LW_XPU_TILE;
-    return launch_columns(run, LW_XPU_KERNEL_attend, columns, &args, sizeof args, d);
+    const lw_xpu_kernel kernel = is_int8(exec, op->state) ? LW_XPU_KERNEL_attend_int8 : LW_XPU_KERNEL_attend;
+    return launch_columns(run, kernel, columns, &args, sizeof args, d);
 }
 
 static lw_status run_gate(op_run *run, lw_diag *d)
