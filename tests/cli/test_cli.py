@@ -109,7 +109,7 @@ def test_every_verb_has_help_with_examples(verb):
 def test_version():
     done = lanewise("--version")
     assert done.returncode == 0
-    assert re.fullmatch(rb"lanewise \d+\.\d+\.\d+\n", done.stdout)
+    assert re.fullmatch(rb"lanewise \d+\.\d+\.\d+ \(([0-9a-f]{7,40}(-changed)?|unknown)\)\n", done.stdout)
     assert lanewise("run", "--version").stdout == done.stdout
 
 

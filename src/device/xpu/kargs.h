@@ -66,10 +66,13 @@ typedef struct lw_xpu_past {
     lw_xpu_u64 ids, lineage;    /* u32 tables that places index */
 } lw_xpu_past;
 
+enum { LW_XPU_GLOBAL_NONE, LW_XPU_GLOBAL_MULTIPLIES, LW_XPU_GLOBAL_DIVIDES };
 typedef struct lw_xpu_embed_args {
     lw_xpu_matrix table;
     lw_xpu_u64 tokens, y;
     lw_xpu_u32 y_stride;
+    lw_xpu_u32 global_kind;
+    float factor;               /* the global scale as it is stored: its inverse would be rounded */
 } lw_xpu_embed_args;
 
 typedef struct lw_xpu_norm_args {

@@ -56,6 +56,7 @@ struct lw_device {
     lw_device_counts counts;
     bool off[LW_XPU_SWITCH_COUNT];       /* what this one does without */
     bool replays;                        /* closed lists may be run again */
+    bool is_lost;                        /* a wait failed */
     lw_xpu_tape tape;
     lw_ze_module *module;
     lw_ze_kernel *kernels[LW_XPU_KERNEL_COUNT];
@@ -90,6 +91,9 @@ lw_status lw__xpu_copy(lw_device *device, void *to, const void *from, size_t byt
 
 /* What comes after on list waits for what came before; signals event (NULL: none) when that is done. */
 lw_status lw__xpu_barrier(lw_device *device, lw_ze_list *list, lw_ze_event *event, lw_diag *d) LW_MUST_USE;
+
+/* LW_DEVICE_LOST once a wait failed: nothing is appended then. */
+lw_status lw__xpu_lost(const lw_device *device, lw_diag *d) LW_MUST_USE;
 
 /* Waits for all that was appended, a bounded time: what takes longer is lost. */
 lw_status lw__xpu_sync(lw_device *device, lw_diag *d) LW_MUST_USE;
