@@ -28,6 +28,7 @@ enum {
     LW_XPU_STEPS = 64,          /* rows of a lane that one launch of a recurrence takes */
     LW_XPU_INT8_COLS = 4,       /* head widths of int8 pages are multiples of it */
     LW_XPU_KEY_COLS = 8,        /* key heads of recurrences are multiples of it */
+    LW_XPU_PAST_BYTES = 16,     /* behind the last activation: products read x in whole eights */
 };
 #define LW_XPU_NONE 0xFFFFFFFFu
 
