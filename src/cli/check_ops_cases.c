@@ -259,6 +259,18 @@ static void record_kv_store(lw_ops_plan *p, const lw_ops_case *c)
     end(p, x);
 }
 
+static void record_attend_int8(lw_ops_plan *p, const lw_ops_case *c)
+{
+    record_attend(p, c);
+    lw_plan_keep_kv(&p->plan, LW_KV_INT8);
+}
+
+static void record_kv_store_int8(lw_ops_plan *p, const lw_ops_case *c)
+{
+    record_kv_store(p, c);
+    lw_plan_keep_kv(&p->plan, LW_KV_INT8);
+}
+
 /* a columns */
 static void record_tail(lw_ops_plan *p, const lw_ops_case *c)
 {
@@ -395,11 +407,14 @@ const lw_ops_case lw_ops_cases[] = {
     OP(ROPE, "whole heads", record_rope, 72, 3, 64, 32, 0),
     OP(ROPE, "part of heads", record_rope, 72, 2, 64, 8, 0),
     OP(KV_STORE, "bf16", record_kv_store, 72, 2, 16, 0, 0),
+    OP(KV_STORE, "int8", record_kv_store_int8, 72, 2, 96, 0, 0),
     OP(ATTEND, "heads of 64", record_attend, 72, 4, 2, 64, 0),
     OP(ATTEND, "heads of 256", record_attend, 72, 2, 1, 256, 0),
     OP(ATTEND, "window", record_attend, 140, 2, 1, 32, 70),
     OP(ATTEND, "from position 1", record_attend, 72, 3, 1, 16, 1),
     OP(ATTEND, "two chunks", record_attend, 530, 1, 1, 16, 0),
+    OP(ATTEND, "int8, heads of 128", record_attend_int8, 72, 4, 1, 128, 0),
+    OP(ATTEND, "int8, window", record_attend_int8, 140, 2, 1, 32, 70),
     OP(HEAD_GATE, "a gate a head", record_head_gate, 72, 96, 3, 0, 0),
     OP(HEAD_GATE, "a gate a column", record_head_gate, 72, 48, 48, 0, 0),
     OP(SHORT_CONV, "3 taps", record_conv, 72, 40, 3, 0, 0),

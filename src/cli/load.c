@@ -18,7 +18,7 @@ size_t lw_load_options_table(lw_load_options *load, lw_option table[LW_LOAD_OPTI
           .u32 = &load->threads,
           .min = 1,
           .max = LW_POOL_THREADS_MAX,
-          .help = "threads that compute; default: one for each core" },
+          .help = "threads that compute; default: one for each fast core, within the container's quota" },
         { .name = "isa",
           .value = "X",
           .text = &load->isa,
@@ -40,6 +40,9 @@ size_t lw_load_options_table(lw_load_options *load, lw_option table[LW_LOAD_OPTI
           .min = 1,
           .max = CHUNK_ROWS_MAX,
           .help = "prompt rows computed together; changes speed, never the reply" },
+        { .name = "kv-int8",
+          .flag = &load->kv_int8,
+          .help = "keep keys and values in int8: half the memory a token, and other replies" },
     };
     memcpy(table, options, sizeof options);
     return LW_LOAD_OPTIONS_COUNT;
@@ -102,6 +105,7 @@ lw_status lw_load_engine(lw_loaded *loaded, const lw_load_options *options, cons
         .chunk_rows = options->chunk,
         .wanted_rows = options->wanted,
         .head = options->head,
+        .kv_int8 = options->kv_int8,
         .progress = lw_progress_of_line(&line),
         .trace = trace,
     };

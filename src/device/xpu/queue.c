@@ -176,8 +176,8 @@ lw_status lw__xpu_barrier(lw_device *device, lw_ze_list *list, lw_ze_event *even
     return lw_ze_fail(d, result, "a barrier on %s", device->info.name);
 }
 
-/* However a wait fails, what was appended may still run, and nobody knows what it leaves: the device is lost.
- */
+/* However a wait fails, what was appended may still run, and nobody knows what it leaves: the device is
+ * lost. */
 static lw_status event_wait(lw_device *device, lw_ze_event *event, lw_diag *d)
 {
     const uint64_t seconds = device->is_lost ? WAIT_SECONDS_LOST : WAIT_SECONDS_MAX;
@@ -206,15 +206,38 @@ lw_status lw__xpu_copy(lw_device *device, void *to, const void *from, size_t byt
     return lw_ze_fail(d, result, "a copy of %zu bytes on %s", bytes, device->info.name);
 }
 
+/* Once all that was appended is done. */
+static void staging_empty(lw_device *device)
+{
+    memset(device->staged, 0, sizeof device->staged);
+    device->half_used = 0;
+}
+
 lw_status lw__xpu_sync(lw_device *device, lw_diag *d)
 {
     lw_ze_event *done = device->events[LW_XPU_STAGING_HALVES];
     lw_status status = lw__xpu_barrier(device, device->list, done, d);
     if (status == LW_OK) status = event_wait(device, done, d);
-    if (status != LW_OK) return status;
-    memset(device->staged, 0, sizeof device->staged);
-    device->half_used = 0;
-    return LW_OK;
+    if (status == LW_OK) staging_empty(device);
+    return status;
+}
+
+static lw_ze_event *mark_event(const lw_device *device, uint32_t mark)
+{
+    LW_ASSERT(mark < LW_XPU_MARKS);
+    return device->events[LW_XPU_STAGING_HALVES + 1 + mark];
+}
+
+lw_status lw__xpu_mark(lw_device *device, uint32_t mark, lw_diag *d)
+{
+    return lw__xpu_barrier(device, device->list, mark_event(device, mark), d);
+}
+
+lw_status lw__xpu_mark_wait(lw_device *device, uint32_t mark, bool is_last, lw_diag *d)
+{
+    const lw_status status = event_wait(device, mark_event(device, mark), d);
+    if (status == LW_OK && is_last) staging_empty(device);
+    return status;
 }
 
 /* Room for bytes in the half of the staging memory that is being filled; where it is full, in the other one,
