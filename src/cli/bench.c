@@ -248,8 +248,11 @@ static lw_status run_lent(bench *b, uint32_t rep, lw_diag *d)
     for (uint32_t i = 0; i < b->streams.count && status == LW_OK; i++) {
         const lw_bench_streams what = { .streams = b->streams.values[i], .prompt = prompt,
                                         .tokens = b->decode };
-        status = lw_bench_streams_run(b->model.engine, &what,
-                                      &lw_bench_samples(b, LW_BENCH_STREAMS + i)[rep], d);
+        lw_streams_result result;
+        status = lw_bench_streams_run(b->model.engine, &what, &result, d);
+        lw_bench_samples(b, LW_BENCH_STREAMS + i)[rep] = result.tokens_per_s;
+        b->stream_rounds += result.rounds;
+        b->stream_rounds_ahead += result.rounds_ahead;
     }
     if (status == LW_OK && b->depths.count > 0)
         status = lw_bench_depth_run(b->model.engine, b->depths.values, b->depths.count, depths, d);

@@ -238,6 +238,7 @@ lw_status lw_engine_lend(lw_engine *engine, lw_core_device *out, lw_diag *d)
     }
     *out = (lw_core_device){ .table = engine->table, .exec = engine->exec, .plan = &engine->plan,
                              .pool = &engine->pool, .threads = engine->threads };
+    out->goes_ahead = engine->table->goes_ahead != NULL && engine->table->goes_ahead(engine->device);
     for (uint32_t g = 0; g < engine->pool.group_count; g++) {
         out->page_bytes[g] = engine->table->page_bytes(engine->device, &engine->plan, g);
     }
@@ -358,7 +359,7 @@ lw_status lw_stream_forward_entry(lw_stream *stream, uint32_t entry, const int32
     status = engine->table->submit(engine->exec, entry, &batch, &ticket, d);
     if (status == LW_OK) status = engine->table->wait(engine->exec, ticket, d);
     if (status != LW_OK) {
-        lw_pages_trim(&engine->pool, &stream->pages, stream->committed);
+        lw_pages_trim(&engine->pool, &stream->pages, stream->committed, stream->committed);
         return status;
     }
     stream->open = entry == LW_ENTRY_MAIN ? count : 0;
@@ -383,7 +384,7 @@ void lw_stream_commit(lw_stream *stream, uint32_t kept)
     LW_ASSERT(kept <= stream->open);
     stream->committed += kept;
     stream->open = 0;
-    lw_pages_trim(&stream->engine->pool, &stream->pages, stream->committed);
+    lw_pages_trim(&stream->engine->pool, &stream->pages, stream->committed, stream->committed);
 }
 
 /* ---- one reply ---- */

@@ -109,7 +109,7 @@ def test_every_verb_has_help_with_examples(verb):
 def test_version():
     done = lanewise("--version")
     assert done.returncode == 0
-    assert re.fullmatch(rb"lanewise \d+\.\d+\.\d+\n", done.stdout)
+    assert re.fullmatch(rb"lanewise \d+\.\d+\.\d+ \(([0-9a-f]{7,40}(-changed)?|unknown)\)\n", done.stdout)
     assert lanewise("run", "--version").stdout == done.stdout
 
 
@@ -676,6 +676,7 @@ def test_bench_of_more():
     found = json.loads(done.stdout)
     assert [row["tokens"] for row in found["more_prompts"]] == [24]
     assert [row["streams"] for row in found["streams"]] == [1, 3]
+    assert found["stream_rounds"] > 0 and found["stream_rounds_ahead"] == 0  # the cpu runs a round at once
     assert [row["positions"] for row in found["depths"]] == [512, 64]
     assert [row["rows"] for row in found["windows"]] == [1, 2, 4, 8] and found["windows"][0]["steps"] == 1
     rates = [row["tok_s"] for key in ("more_prompts", "streams", "depths") for row in found[key]]

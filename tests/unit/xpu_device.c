@@ -277,6 +277,45 @@ static void any_call_may_fail(void **state)
     case_close(&c);
 }
 
+/* Whatever the wait that failed said; then nothing is asked of the device but what closing it takes, and that
+ * does not wait for two minutes again. */
+static void a_lost_device_is_left_alone(void **state)
+{
+    (void)state;
+    static const lw_ze_result results[] = { LW_ZE_RESULT_NOT_READY, LW_ZE_RESULT_ERROR_DEVICE_LOST,
+                                            LW_ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY,
+                                            LW_ZE_RESULT_ERROR_UNKNOWN };
+    enum { CALLS_OF_A_WAIT = 3, MINUTE = 60, SECOND_NS = 1000000000 };
+    device_case c;
+    case_open(&c, NULL);
+    for (size_t i = 0; i < sizeof results / sizeof results[0]; i++) {
+        lw_device *device = NULL;
+        lw_xpu_memory memory;
+        uint32_t value = 7;
+        lw_diag d = { "" };
+        assert_int_equal(lw_device_xpu.open(&c.options, &device, NULL), LW_OK);
+        assert_int_equal(lw__xpu_alloc(device, sizeof value, &memory, NULL), LW_OK);
+        assert_int_equal(lw__xpu_upload(device, memory.at, &value, sizeof value, NULL), LW_OK);
+        c.emulated->fail_with = results[i];
+        c.emulated->fail_at = CALLS_OF_A_WAIT;
+        assert_int_equal(lw__xpu_sync(device, &d), LW_DEVICE_LOST);
+        assert_int_equal(c.emulated->fail_at, 0);
+        assert_true(c.emulated->wait_ns > (uint64_t)MINUTE * SECOND_NS);
+        assert_non_null(strstr(d.text, "waiting for emulated device"));
+        const uint32_t calls = c.emulated->calls;
+        assert_int_equal(lw__xpu_upload(device, memory.at, &value, sizeof value, &d), LW_DEVICE_LOST);
+        assert_non_null(strstr(d.text, "emulated device is lost"));
+        assert_int_equal(lw__xpu_download(device, &value, memory.at, sizeof value, NULL), LW_DEVICE_LOST);
+        assert_int_equal(lw__xpu_launch(device, &(lw_xpu_launch){ .args_bytes = 0 }, NULL), LW_DEVICE_LOST);
+        assert_int_equal(c.emulated->calls, calls);
+        lw__xpu_drain(device);
+        assert_true(c.emulated->wait_ns <= SECOND_NS);
+        lw__xpu_free(device, &memory);
+        lw_device_xpu.close(device);
+    }
+    case_close(&c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -289,6 +328,7 @@ int main(void)
         cmocka_unit_test(own_memory_is_not_free),
         cmocka_unit_test(bytes_come_back),
         cmocka_unit_test(any_call_may_fail),
+        cmocka_unit_test(a_lost_device_is_left_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -34,6 +34,7 @@ typedef struct lw_emulated_state {
     uint32_t objects;           /* that are open: contexts, lists, pools, events, modules, kernels, memory */
     uint32_t launches;
     uint32_t waits;             /* of the host, for an event */
+    uint64_t wait_ns;           /* what the host gave the last of them */
     uint32_t spirv_builds;      /* modules that were SPIR-V */
     uint32_t driver_version;
     bool runs_no_lists;         /* closed lists cannot be appended to immediate ones */

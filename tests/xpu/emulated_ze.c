@@ -391,8 +391,9 @@ static bool list_run(lw_ze_list *list, const lw_ze_event *event)
 
 lw_ze_result zeEventHostSynchronize(lw_ze_event *event, uint64_t timeout_ns)
 {
-    CALLED();
     lw_emulated.waits++;
+    lw_emulated.wait_ns = timeout_ns;
+    CALLED();
     if (timeout_ns == UINT64_MAX) misuse("a wait without an end");
     for (lw_ze_list *list = lists; list != NULL && !event->signaled; list = list->next) {
         if (!list_run(list, event)) return LW_ZE_RESULT_ERROR_DEVICE_LOST;
