@@ -187,6 +187,7 @@ typedef enum word_way {
     WAY_CODES,      /* they do not: code by code */
     WAY_SAME,       /* as they are */
     WAY_PAIRS,      /* 4 bits: even codes to the lower half, odd ones to the upper */
+    WAY_BYTES,      /* the same of 8 bits */
     WAY_NIBBLES,    /* 8 bits: the low halves of 8 codes to a word of the low plane, the high ones to the high
                      * plane, each as pairs */
 } word_way;
@@ -254,6 +255,7 @@ static word_way way_of(const lw_weight *from, const lw_cpu_weight *to)
     if (to->form == LW__FORM_FP16 || to->form == LW__FORM_FP32 || to->form == LW__FORM_E4M3) return WAY_CODES;
     if (whole && 32 % bits == 0 && is_plane(&to->low, 0, false)) return WAY_SAME;
     if (whole && bits == 4 && is_plane(&to->low, 0, true)) return WAY_PAIRS;
+    if (whole && bits == 8 && is_plane(&to->low, 0, true)) return WAY_BYTES;
     if (bits == 8 && to->low.bits == 4 && to->high.bits == 4 && is_plane(&to->low, 0, true) &&
         is_plane(&to->high, 4, true))
         return WAY_NIBBLES;
@@ -286,6 +288,9 @@ static void put_words(const lw_cpu_weight *w, word_way way, const uint32_t *from
     uint32_t *const low = (uint32_t *)(at + w->words_at) + lane;
     if (way == WAY_SAME) {
         for (uint32_t i = 0; i < count; i++) low[i * stride] = from[i];
+    } else if (way == WAY_BYTES) { /* the middle two change places */
+        for (uint32_t i = 0; i < count; i++)
+            low[i * stride] = (from[i] & 0xFF0000FFu) | (from[i] >> 8 & 0xFF00u) | (from[i] << 8 & 0xFF0000u);
     } else if (way == WAY_PAIRS) {
         for (uint32_t i = 0; i < count; i++) low[i * stride] = paired(from[i]);
     } else {
