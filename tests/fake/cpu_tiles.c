@@ -80,7 +80,7 @@ static void tile_dot(int c, int a, int b)
 }
 
 #define LW_LINEAR(name) fake_tiles_linear_##name
-#include "device/cpu/linear_tiles.inc.h"
+#include "device/cpu/linear_amx.inc.h"
 
 void fake_tiles_product(float *sums, const uint16_t *a, const uint16_t *b, uint32_t rows, uint32_t step)
 {

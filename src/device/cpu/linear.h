@@ -2,7 +2,7 @@
  *
  * Order of every sum (one instruction class per weight kind and ISA, at every row count): K is cut into
  * groups (the weight's own, in pieces of 128 where it is wider than 256 columns; 64 where it has none).
- * Inside a group one chain over ascending k per output column (of tiles two a step, linear_tiles.inc.h); a
+ * Inside a group one chain over ascending k per output column (of tiles two a step, linear_amx.inc.h); a
  * group enters its column as acc = fma(scale, dot, fma(bias, sum_x, acc)), and as acc + dot where nothing is
  * scaled; groups ascend; one slice. The sum is multiplied by the weight's global scale at the end.
  *

@@ -1,10 +1,10 @@
 /* A call of one row, of weights that are read by tiles: vectors do what TILE_DOT is defined to do
  * (tile_ops.h), to the bit. Memory decides such a call, which vectors keep up with; a tile of one row costs
  * as much as one of sixteen. x stays bf16, since the fp32 of a long row would crowd the first-level cache.
- * Included by linear_tiles.inc.h.
+ * Included by linear_amx.inc.h.
  */
-#ifndef LW_DEVICE_CPU_LINEAR_TILES_LONE_INC_H
-#define LW_DEVICE_CPU_LINEAR_TILES_LONE_INC_H
+#ifndef LW_DEVICE_CPU_LINEAR_AMX_LONE_INC_H
+#define LW_DEVICE_CPU_LINEAR_AMX_LONE_INC_H
 
 enum {
     LONE_BLOCKS = 4,              /* side by side: two chains of each hide the latency of an fma */

@@ -1,8 +1,8 @@
 /* From the words of a weight that is read by tiles to pairs of bf16 and of fp32; see linear_weight.h for the
- * places of codes. form and p are constant at every call. Included by linear_tiles.inc.h.
+ * places of codes. form and p are constant at every call. Included by linear_amx.inc.h.
  */
-#ifndef LW_DEVICE_CPU_LINEAR_TILES_CODES_INC_H
-#define LW_DEVICE_CPU_LINEAR_TILES_CODES_INC_H
+#ifndef LW_DEVICE_CPU_LINEAR_AMX_CODES_INC_H
+#define LW_DEVICE_CPU_LINEAR_AMX_CODES_INC_H
 
 #include "device/cpu/linear_simd.h"
 #include "device/cpu/linear_weight.h"

@@ -13,12 +13,12 @@
  * decoded, and some sums are entered that the product before left. bf16 weights are stored as tiles. x is
  * prepared as [row tile]{ [group][step][row][k], sums [group][row] }.
  */
-#ifndef LW_DEVICE_CPU_LINEAR_TILES_INC_H
-#define LW_DEVICE_CPU_LINEAR_TILES_INC_H
+#ifndef LW_DEVICE_CPU_LINEAR_AMX_INC_H
+#define LW_DEVICE_CPU_LINEAR_AMX_INC_H
 
 #define LINEAR_AVX512
 #include "device/cpu/linear_kernels.h"
-#include "device/cpu/linear_tiles_codes.inc.h"
+#include "device/cpu/linear_amx_codes.inc.h"
 #include "device/cpu/linear_values.inc.h"
 #include "device/cpu/tile_ops.h"
 #include "base/pool.h"
@@ -128,7 +128,7 @@ void LW_LINEAR(prepare)(const lw_cpu_linear_args *args, unsigned part, unsigned 
     }
 }
 
-#include "device/cpu/linear_tiles_lone.inc.h"
+#include "device/cpu/linear_amx_lone.inc.h"
 
 /* ---- patches ---- */
 
