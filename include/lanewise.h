@@ -79,6 +79,8 @@ typedef struct lw_model_options {
     const char *xpu_kernels;      /* xpu: a module of its kernels; NULL: those of this build */
     const char *xpu_images;       /* xpu: the folder that keeps kernels as its driver built them; NULL: built
                                      at each open */
+    bool act_int8;                /* activations enter linears in int8, where weights are integer codes:
+                                     prompts are faster; replies are other ones, as equal among themselves */
 } lw_model_options;
 
 /* Every option at its default; to be changed member by member. */
@@ -114,6 +116,7 @@ typedef struct lw_model_facts {
     size_t end_id_count;
     lw_sampling_options sampling;
     const char *think_open, *think_close; /* added tokens around reasoning; NULL if the vocabulary has none */
+    const char *activations;      /* how they enter linears whose weights are integer codes: "bf16", "int8" */
 } lw_model_facts;
 
 LW_API void lw_model_read_facts(const lw_model *model, lw_model_facts *facts);

@@ -91,6 +91,7 @@ static lw_status open_synth(bench *b, const lw_term *term, lw_diag *d)
         .context = b->load.context,
         .chunk_rows = b->load.chunk,
         .wanted_rows = b->load.wanted,
+        .act_int8 = b->load.act_int8,
         .progress = lw_progress_of_line(&line),
         .trace = trace_of(b),
     };

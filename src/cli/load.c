@@ -22,7 +22,7 @@ size_t lw_load_options_table(lw_load_options *load, lw_option table[LW_LOAD_OPTI
         { .name = "isa",
           .value = "X",
           .text = &load->isa,
-          .choices = "generic|avx2|avx512|avx512f|avx512bf16",
+          .choices = "generic|avx2|avx512|avx512f|avx512vnni|avx512bf16",
           .help = "instruction set; default: the best of this CPU" },
         { .name = "device",
           .value = "NAME",
@@ -40,6 +40,9 @@ size_t lw_load_options_table(lw_load_options *load, lw_option table[LW_LOAD_OPTI
           .min = 1,
           .max = CHUNK_ROWS_MAX,
           .help = "prompt rows computed together; changes speed, never the reply" },
+        { .name = "act-int8",
+          .flag = &load->act_int8,
+          .help = "activations enter linears in int8: faster prompts, and other replies" },
     };
     memcpy(table, options, sizeof options);
     return LW_LOAD_OPTIONS_COUNT;
@@ -102,6 +105,7 @@ lw_status lw_load_engine(lw_loaded *loaded, const lw_load_options *options, cons
         .chunk_rows = options->chunk,
         .wanted_rows = options->wanted,
         .head = options->head,
+        .act_int8 = options->act_int8,
         .progress = lw_progress_of_line(&line),
         .trace = trace,
     };

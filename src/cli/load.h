@@ -18,6 +18,7 @@ typedef struct lw_load_options {
     const char *isa;                  /* NULL: the best */
     bool head;                        /* the draft head too, where the checkpoint has one */
     const char *device;               /* NULL: cpu */
+    bool act_int8;                    /* activations enter linears in int8 */
 } lw_load_options;
 
 /* Zero it, open parts, close it; closing takes any state. */
@@ -33,7 +34,7 @@ typedef struct lw_loaded {
 } lw_loaded;
 
 /* Options of every verb that computes, written to table; returns their number. */
-enum { LW_LOAD_OPTIONS_COUNT = 5 };
+enum { LW_LOAD_OPTIONS_COUNT = 6 };
 size_t lw_load_options_table(lw_load_options *load, lw_option table[LW_LOAD_OPTIONS_COUNT]);
 
 /* What a device is opened with; borrows both. */

@@ -174,6 +174,7 @@ static lw_status engine_make(lw_plan *plan, const lw_checkpoint *checkpoint, uin
     }
     engine->plan = *plan;
     *plan = (lw_plan){ 0 };
+    if (options->act_int8) lw_plan_take_int8(&engine->plan);
     const lw_status status = compile(engine, checkpoint, context_model, options, d);
     if (status != LW_OK) {
         lw_engine_close(engine);

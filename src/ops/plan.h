@@ -177,6 +177,10 @@ typedef struct lw_plan {
 /* Numbers of one page of a state, without a device's padding. */
 uint64_t lw_state_page_bytes(const lw_state *state);
 
+/* Linears take their input in int8 wherever their weight does (lw_weight_takes_int8); before the plan is
+ * compiled. */
+void lw_plan_take_int8(lw_plan *plan);
+
 lw_status lw_plan_init(lw_plan *plan, lw_diag *d) LW_MUST_USE;
 void lw_plan_deinit(lw_plan *plan);
 
