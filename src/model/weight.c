@@ -31,7 +31,7 @@ bool lw_weight_takes_int8(const lw_weight *weight)
 {
     if (weight->group == 0) return false;
     if (weight->map == LW_MAP_INTEGER) return truncf(weight->bias_per_scale) == weight->bias_per_scale;
-    if (weight->map != LW_MAP_TABLE16 || weight->table == NULL) return false;
+    if (weight->map != LW_MAP_TABLE16 || weight->table == NULL || weight->has_bias) return false;
     for (int i = 0; i < 16; i++) {
         const float twice = 2.0f * weight->table[i];
         if (truncf(twice) != twice || fabsf(twice) > 2.0f * LW_TABLE_INT8_MAX) return false;

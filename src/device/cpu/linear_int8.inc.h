@@ -11,9 +11,7 @@
  * d, d * sum(q) and zero * sum(q). Few rows decode the codes to bytes in registers; many rows decode a group
  * of a panel once for all their tiles.
  */
-#include "device/cpu/linear_codes.inc.h"
-#include "device/cpu/linear_tiles.inc.h"
-#include "device/cpu/linear_int8_simd.h"
+#include "device/cpu/linear_int8_codes.inc.h"
 #include "device/cpu/linear_kernels.h"
 #include "base/pool.h"
 #include "base/size.h"
@@ -32,16 +30,7 @@ enum {
 #endif
     ROWS_DIRECT = 4,        /* up to here codes are decoded in the inner loop */
     NUMBERS = 3,            /* of a group and row, beside its q */
-#if defined(I8_SUM_LIMIT)
-    PLANES_MAX = 2,
-#else
-    PLANES_MAX = 1,
-#endif
 };
-
-/* Codes as bytes, after the forms of linear_weight.h: by the largest one, for sums of 16 bits; SPLIT holds
- * the low and the high half of each. */
-enum { BYTES_15 = LW__FORM_COUNT, BYTES_31, BYTES_63, BYTES_SPLIT, BYTES_END };
 
 /* A row tile times a run of blocks of one panel. */
 typedef struct tile {
@@ -63,79 +52,6 @@ typedef struct spot {
     const uint8_t *ahead;      /* what to ask for; NULL: nothing */
 } spot;
 
-/* ---- codes ---- */
-
-/* Fours of k in one step of the inner loop: a low word, or a pair of decoded vectors. */
-LINEAR_INLINE int fours_of(int form) { return form > LW__FORM_COUNT - 1 ? 2 : 8 / low_bits_of(form); }
-
-/* Halves that a code is multiplied in. */
-LINEAR_INLINE int planes_of(int form)
-{
-    return PLANES_MAX > 1 && (form == LW__FORM_INT8 || form == BYTES_SPLIT) ? 2 : 1;
-}
-
-LINEAR_INLINE int step_bytes_of(int form)
-{
-    return (form >= LW__FORM_COUNT ? 2 * planes_of(form) : 1) * VECTOR_BYTES;
-}
-
-/* Steps whose dots fit a sum. */
-LINEAR_INLINE uint32_t steps_summed(int form)
-{
-#if defined(I8_SUM_LIMIT)
-    static const uint8_t largest[BYTES_END] = {
-        [LW__FORM_INT2] = 3,   [LW__FORM_INT3] = 7,   [LW__FORM_INT4] = 15,
-        [LW__FORM_INT5] = 31,  [LW__FORM_INT6] = 63,  [LW__FORM_INT8] = 15,
-        [LW__FORM_TABLE4] = 4 * LW_TABLE_INT8_MAX,
-        [BYTES_15] = 15,       [BYTES_31] = 31,       [BYTES_63] = 63,      [BYTES_SPLIT] = 15,
-    };
-    return I8_SUM_LIMIT / largest[form] / (uint32_t)fours_of(form);
-#else
-    (void)form;
-    return LW__GROUP_MAX;
-#endif
-}
-
-/* Steps [i, end) of one group: what their inner loop reads. */
-typedef struct step {
-    uint32_t i, end;
-    const lw_cpu_weight *weight;
-    const uint8_t *words;      /* of the first block */
-    size_t block_bytes;        /* to the words of the next block */
-    const int8_t *x;
-    vi_table table;
-    vi high[BLOCKS_MAX];
-} step;
-
-LINEAR_INLINE vi mask_bytes(vi x, uint32_t mask) { return vi_and(x, mask * 0x01010101u); }
-
-/* Codes of the i-th four of a step of one block; of two planes the low or the high half of each. */
-LINEAR_INLINE vi codes_at(int form, const step *at, int block, int i, int plane)
-{
-    const uint8_t *const words = at->words + (size_t)block * at->block_bytes;
-    if (form >= LW__FORM_COUNT) return vi_load(words + (i * planes_of(form) + plane) * VECTOR_BYTES);
-    const vi low = vi_load(words);
-    const int bits = low_bits_of(form), more = high_bits_of(form);
-    if (planes_of(form) > 1) return mask_bytes(vi_srli(low, (unsigned)(4 * plane)), 15);
-    if (bits == 8) return low;
-    vi codes = mask_bytes(vi_srli(low, (unsigned)(bits * i)), (1u << bits) - 1u);
-    if (more > 0) {
-        const int down = more * i - bits;
-        const vi high = down < 0 ? vi_slli(at->high[block], (unsigned)-down)
-                                 : vi_srli(at->high[block], (unsigned)down);
-        codes = vi_or(codes, mask_bytes(high, ((1u << more) - 1u) << bits));
-    }
-    return form == LW__FORM_TABLE4 ? vi_lookup_bytes(at->table, codes) : codes;
-}
-
-/* The high plane of one block for the low word of step i. */
-LINEAR_INLINE vi high_word(int form, const uint8_t *high, uint32_t i)
-{
-    const uint32_t more = (uint32_t)high_bits_of(form), fours = (uint32_t)fours_of(form);
-    const uint32_t steps = 8 / more / fours;
-    return vi_srl(vi_load(high + i / steps * VECTOR_BYTES), i % steps * more * fours);
-}
-
 /* ---- groups ---- */
 
 /* Adds the totals of one group of one block to its accumulators. */
@@ -146,8 +62,8 @@ LINEAR_INLINE void enter_block(lw_dtype type, bool has_bias, const lw_cpu_weight
     const vf bias = has_bias ? load_scales(type, s->group + w->bias_at) : vf_zero();
     LINEAR_UNROLL
     for (int r = 0; r < rows; r++) {
-        int32_t less;
-        memcpy(&less, s->numbers + 2 * rows + r, sizeof less);
+        int32_t less = 0; /* with biases stored no code stands for 0 */
+        if (!has_bias) memcpy(&less, s->numbers + 2 * rows + r, sizeof less);
         vf acc = vf_load(s->acc + r * LANES);
         if (has_bias) acc = vf_fma(bias, vf_set(s->numbers[rows + r]), acc);
         const vf dot = vf_mul(vf_set(s->numbers[r]), i8_value(totals[r], less));
@@ -205,6 +121,24 @@ LINEAR_INLINE void step_run(int form, int blocks, int rows, const step *at,
     }
 }
 
+/* Of one plane. Loops in loops: a longer one than compilers unroll would keep all of them in memory. */
+LINEAR_INLINE void sums_clear(int blocks, int rows, i8_sum sums[BLOCKS_MAX][ROWS_MAX])
+{
+    LINEAR_UNROLL
+    for (int b = 0; b < blocks; b++)
+        LINEAR_UNROLL
+        for (int r = 0; r < rows; r++) sums[b][r] = i8_sum_zero();
+}
+
+LINEAR_INLINE void sums_enter(int blocks, int rows, i8_sum sums[BLOCKS_MAX][ROWS_MAX], int weight,
+                              i8_total totals[BLOCKS_MAX * ROWS_MAX])
+{
+    LINEAR_UNROLL
+    for (int b = 0; b < blocks; b++)
+        LINEAR_UNROLL
+        for (int r = 0; r < rows; r++) i8_enter(&totals[b * rows + r], sums[b][r], weight);
+}
+
 /* Those steps into sums, and these into totals. */
 LINEAR_INLINE void steps_run(int form, int blocks, int rows, step *at, spot *s,
                              i8_total totals[BLOCKS_MAX * ROWS_MAX])
@@ -212,8 +146,7 @@ LINEAR_INLINE void steps_run(int form, int blocks, int rows, step *at, spot *s,
     const lw_cpu_weight *const w = at->weight;
     i8_sum sums[PLANES_MAX][BLOCKS_MAX][ROWS_MAX];
     LINEAR_UNROLL
-    for (int j = 0; j < planes_of(form) * blocks * rows; j++)
-        sums[j / (blocks * rows)][j / rows % blocks][j % rows] = i8_sum_zero();
+    for (int p = 0; p < planes_of(form); p++) sums_clear(blocks, rows, sums[p]);
     for (; at->i < at->end; at->i++) {
         if (high_bits_of(form) > 0)
             LINEAR_UNROLL
@@ -225,28 +158,31 @@ LINEAR_INLINE void steps_run(int form, int blocks, int rows, step *at, spot *s,
         at->x += 4 * fours_of(form) * rows;
     }
     LINEAR_UNROLL
-    for (int j = 0; j < planes_of(form) * blocks * rows; j++) {
-        const int plane = j / (blocks * rows);
-        i8_enter(&totals[j % (blocks * rows)], sums[plane][j / rows % blocks][j % rows],
-                 plane == 0 ? 1 : 16);
-    }
+    for (int p = 0; p < planes_of(form); p++) sums_enter(blocks, rows, sums[p], p == 0 ? 1 : 16, totals);
 }
 
 /* One group: rows times blocks dots side by side, all constant so that the sums stay in registers. */
 LINEAR_INLINE void group_run(int form, int blocks, int rows, const tile *t, spot s)
 {
     const lw_cpu_weight *const w = t->weight;
-    const uint32_t steps = w->group / 4 / (uint32_t)fours_of(form), together = steps_summed(form);
+    const uint32_t steps = w->group / 4 / (uint32_t)fours_of(form);
     const uint8_t *const ahead_end = s.ahead == NULL ? NULL : s.ahead + (uint32_t)blocks * w->group_bytes;
     step at = { .weight = w, .words = s.words, .block_bytes = s.words_step, .x = s.x,
                 .table = vi_load_table(w->table_codes) };
     i8_total totals[BLOCKS_MAX * ROWS_MAX];
     LINEAR_UNROLL
-    for (int j = 0; j < blocks * rows; j++) totals[j] = i8_sum_zero();
+    for (int b = 0; b < blocks; b++)
+        LINEAR_UNROLL
+        for (int r = 0; r < rows; r++) totals[b * rows + r] = i8_sum_zero();
+#if defined(I8_SUM_LIMIT)
     while (at.i < steps) {
-        at.end = steps - at.i < together ? steps : at.i + together;
+        at.end = steps - at.i < steps_summed(form) ? steps : at.i + steps_summed(form);
         steps_run(form, blocks, rows, &at, &s, totals);
     }
+#else
+    at.end = steps;
+    steps_run(form, blocks, rows, &at, &s, totals);
+#endif
     while (s.ahead < ahead_end) s.ahead = ask_next(s.ahead, LINE_BYTES);
     enters[rows](w, (uint32_t)blocks, totals, &s);
 }
