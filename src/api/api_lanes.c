@@ -49,6 +49,7 @@ static lw_status engine_open(lw__lanes *lanes, const lw_model *model, lw_diag *d
         .memory_bytes = options->memory_bytes,
         .head = head_drafts(options) > 0,
         .act_int8 = options->act_int8,
+        .kv_int8 = options->kv_int8,
         .progress = { .step = options->progress, .context = options->progress_context },
     };
     const lw_status status = lw_engine_open(model->checkpoint, &engine, &lanes->engine, d);

@@ -174,7 +174,7 @@ static int check_ops(const lw_term *term, const lw_load_options *load, bool json
 /* What shows the row law on a whole model, with the options that this verb was given. */
 static int check_receipts(const lw_term *term, const char *dir, const lw_load_options *load, bool json)
 {
-    enum { WORDS_MAX = 9 };
+    enum { WORDS_MAX = 10 };
     char *words[WORDS_MAX], threads[32];
     int count = 0;
     snprintf(threads, sizeof threads, "--threads=%u", load->threads);
@@ -182,6 +182,7 @@ static int check_receipts(const lw_term *term, const char *dir, const lw_load_op
     words[count++] = (char *)"--allow-unshown";
     if (json) words[count++] = (char *)"--json";
     if (load->act_int8) words[count++] = (char *)"--act-int8";
+    if (load->kv_int8) words[count++] = (char *)"--kv-int8";
     if (load->threads > 0) words[count++] = threads;
     if (load->device != NULL) {
         words[count++] = (char *)"--device";

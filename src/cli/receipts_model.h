@@ -10,6 +10,7 @@ typedef struct lw_receipt_model_options {
     uint32_t threads, context, chunk_rows;   /* 0: the library's own choice */
     uint32_t tokens;                         /* of each reply */
     bool act_int8;
+    bool kv_int8;
 } lw_receipt_model_options;
 
 typedef struct lw_receipt_model lw_receipt_model;

@@ -171,6 +171,8 @@ void lw_costs_key(const char *device, const lw_plan *plan, uint32_t rows_max, ui
         status = lw_buf_printf(&text, "%s %" PRIu64 "%s,", format, lw_weight_bytes(&plan->weights[i]),
                                plan->weights[i].x_int8 ? " int8" : "");
     }
+    for (uint32_t i = 0; i < plan->state_count && status == LW_OK; i++)
+        status = lw_buf_printf(&text, "%" PRIu64 ",", lw_state_page_bytes(&plan->states[i]));
     lw_sha256(text.bytes, text.count, digest);
     lw_buf_deinit(&text);
     for (size_t i = 0; i < sizeof digest; i++) snprintf(key + 2 * i, 3, "%02x", digest[i]);

@@ -9,10 +9,18 @@
 static lw_status run_embed(op_run *run, lw_diag *d)
 {
     const lw_exec *exec = run->exec;
-    const lw_xpu_embed_args args = { .table = exec->weights[run->op->weights[0].index].matrix,
+    const uint32_t index = run->op->weights[0].index;
+    const lw_weight *w = &exec->plan->weights[index];
+    const bool has_global = w->global_scale < 1.0f || w->global_scale > 1.0f;
+    LW_ASSERT(w->members == NULL);
+    const lw_xpu_embed_args args = { .table = exec->weights[index].matrix,
                                      .tokens = table_address(exec, exec->tables.tokens),
                                      .y = address_of(exec, run->op->out),
-                                     .y_stride = stride_of(exec, run->op->out) };
+                                     .y_stride = stride_of(exec, run->op->out),
+                                     .global_kind = !has_global        ? LW_XPU_GLOBAL_NONE
+                                         : w->global_divides ? LW_XPU_GLOBAL_DIVIDES
+                                                             : LW_XPU_GLOBAL_MULTIPLIES,
+                                     .factor = w->global_scale };
     return launch_columns(run, LW_XPU_KERNEL_embed, args.table.cols, &args, sizeof args, d);
 }
 
@@ -108,7 +116,10 @@ static lw_status run_kv_store(op_run *run, lw_diag *d)
                                   .k_stride = stride_of(exec, op->in[0]), .v = address_of(exec, op->in[1]),
                                   .v_stride = stride_of(exec, op->in[1]), .heads = state->heads,
                                   .head_dim = state->width };
-    const size_t pairs = (size_t)state->heads * state->width / 2;
+    /* A work-group a head. */
+    const size_t heads = (size_t)state->heads * LW_XPU_TILE, pairs = (size_t)state->heads * state->width / 2;
+    if (is_int8(exec, op->state))
+        return launch_columns(run, LW_XPU_KERNEL_kv_store_int8, heads, &args, sizeof args, d);
     return launch_columns(run, LW_XPU_KERNEL_kv_store, pairs, &args, sizeof args, d);
 }
 
@@ -124,7 +135,8 @@ static lw_status run_attend(op_run *run, lw_diag *d)
                                       .scale = op->p.attend.scale };
     /* A work-group a head. */
     const size_t columns = (size_t)args.heads * LW_XPU_TILE;
-    return launch_columns(run, LW_XPU_KERNEL_attend, columns, &args, sizeof args, d);
+    const lw_xpu_kernel kernel = is_int8(exec, op->state) ? LW_XPU_KERNEL_attend_int8 : LW_XPU_KERNEL_attend;
+    return launch_columns(run, kernel, columns, &args, sizeof args, d);
 }
 
 static lw_status run_gate(op_run *run, lw_diag *d)
@@ -221,6 +233,10 @@ static lw_status run_step(lw_exec *exec, const lw_xpu_step *step, lw_diag *d)
 lw_status lw__xpu_run_entry(lw_exec *exec, uint32_t entry, lw_diag *d)
 {
     lw__xpu_tape_begin(exec->device);
+    if (exec->takes_drawn) {
+        const lw_status status = lw__xpu_drawn_launch(exec, d);
+        if (status != LW_OK) return status;
+    }
     for (uint32_t i = exec->schedule.begin[entry]; i < exec->schedule.end[entry]; i++) {
         const lw_status status = run_step(exec, &exec->schedule.steps[i], d);
         if (status != LW_OK) return status;

@@ -98,6 +98,12 @@ static inline uint64_t vector_of(const op_run *run, uint32_t index)
     return weight == LW_NONE ? 0 : (uintptr_t)run->exec->weights[weight].memory.at;
 }
 
+/* Whether a KV state's pages are. */
+static inline bool is_int8(const lw_exec *exec, lw_sref ref)
+{
+    return exec->plan->states[ref.index].kv == LW_KV_INT8;
+}
+
 static inline lw_xpu_past past_of(const lw_exec *exec, lw_sref ref)
 {
     const lw_state *state = &exec->plan->states[ref.index];

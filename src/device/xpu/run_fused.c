@@ -81,6 +81,7 @@ static lw_status run_heads(op_run *run, const lw_xpu_step *step, lw_diag *d)
     };
     if (store != NULL) {
         args.past = past_of(exec, store->state);
+        args.is_int8 = is_int8(exec, store->state);
         args.stored.v = address_of(exec, store->in[1]);
         args.stored.v_stride = stride_of(exec, store->in[1]);
     }
