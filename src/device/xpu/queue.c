@@ -176,8 +176,8 @@ lw_status lw__xpu_barrier(lw_device *device, lw_ze_list *list, lw_ze_event *even
     return lw_ze_fail(d, result, "a barrier on %s", device->info.name);
 }
 
-/* However a wait fails, what was appended may still run, and nobody knows what it leaves: the device is lost.
- */
+/* However a wait fails, what was appended may still run, and nobody knows what it leaves: the device is
+ * lost. */
 static lw_status event_wait(lw_device *device, lw_ze_event *event, lw_diag *d)
 {
     const uint64_t seconds = device->is_lost ? WAIT_SECONDS_LOST : WAIT_SECONDS_MAX;
