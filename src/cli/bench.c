@@ -84,16 +84,9 @@ static lw_status open_synth(bench *b, const lw_term *term, lw_diag *d)
     lw_status status = lw_synth_make(b->synth_name, b->drafts, &b->synth, d);
     if (status == LW_OK) status = scales_make(b, d);
     if (status != LW_OK) return status;
-    const lw_engine_options options = {
-        .device = b->load.device,
-        .device_options = lw_load_device_options(&b->load, term),
-        .lanes = b->load.lanes,
-        .context = b->load.context,
-        .chunk_rows = b->load.chunk,
-        .wanted_rows = b->load.wanted,
-        .progress = lw_progress_of_line(&line),
-        .trace = trace_of(b),
-    };
+    lw_engine_options options = lw_load_engine_options(&b->load, term);
+    options.progress = lw_progress_of_line(&line);
+    options.trace = trace_of(b);
     const uint32_t context = lw_family_context(b->synth.checkpoint);
     const uint64_t begin = lw_clock_ns();
     status = lw_engine_open_plan(&b->synth.plan, context, &options, &b->model.engine, d);

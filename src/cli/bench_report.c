@@ -145,6 +145,7 @@ static void print_json(bench *b, const char *name, const results *r)
     add_count(object, "weight_bytes", b->weight_bytes);
     add_count(object, "bytes_per_token", b->token.weights);
     add_count(object, "state_bytes_per_token", b->token.states);
+    add_count(object, "kv_bytes_per_token", b->token.keys);
     add_count(object, "load_ns", b->load_ns);
     add_count(object, "resident_bytes", b->resident);
     add_count(object, "resident_max_bytes", b->resident_max);

@@ -144,7 +144,8 @@ static lw_status compile(lw_engine *engine, const lw_checkpoint *checkpoint, uin
     lw_device_options device_options = options->device_options;
     engine->table = lw_device_find(name, &device_options.which);
     if (engine->table == NULL)
-        return lw_fail(d, LW_BAD_INPUT, "device \"%s\" is not one of this build", name);
+        return lw_fail(d, LW_BAD_INPUT,
+                       "device \"%s\" is not one of this build; `lanewise devices` lists them", name);
     lw_status status = engine->table->open(&device_options, &engine->device, d);
     if (status == LW_OK) status = threads_find(engine, device_options.threads, d);
     if (status == LW_OK) status = sizes_choose(engine, context_model, options, d);

@@ -660,6 +660,14 @@ def test_bench():
     assert 0 < found["resident_bytes"] <= found["resident_max_bytes"]
 
 
+@pytest.mark.parametrize("what", [[MODEL], ["--synth", "lfm3-350m-4bit"]], ids=["model", "synth"])
+@needs_model
+def test_bench_reads_fewer_bytes_of_int8_states(what):
+    args = ["bench", *what, "--prompt", "4", "--decode", "1", "--json"]
+    whole, kept = (json.loads(lanewise(*args, *more).stdout)["state_bytes_per_token"] for more in ([], ["--kv-int8"]))
+    assert 0.5 * whole < kept < whole
+
+
 @needs_model
 def test_bench_of_more():
     lists = ["--more-prompt", "24", "--streams", "1", "--streams", "3", "--depth", "512", "--depth", "64"]

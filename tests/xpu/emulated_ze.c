@@ -128,7 +128,7 @@ static lw_ze_result memory_make(size_t bytes, size_t alignment, uint32_t device,
     *a = (allocation){ .map = map, .at = map + mapped - rounded, .map_bytes = mapped + SYSTEM_PAGE,
                        .bytes = bytes, .device = device, .next = allocations };
     /* A host's memory is its own to write first. */
-    if (device < EMULATED_DEVICES_MAX) memset(a->at, POISON, bytes);
+    if (device < EMULATED_DEVICES_MAX && !emulated_settings.is_idle) memset(a->at, POISON, bytes);
     allocations = a;
     lw_emulated.objects++;
     *out = a->at;
@@ -353,10 +353,25 @@ lw_ze_result zeEventDestroy(lw_ze_event *event)
     return object_free(event);
 }
 
+static bool is_of_host(const void *memory)
+{
+    const allocation *a = allocations;
+    while (a != NULL &&
+           ((const uint8_t *)memory < a->map || (const uint8_t *)memory >= a->map + a->map_bytes))
+        a = a->next;
+    return a != NULL && a->device == EMULATED_DEVICES_MAX;
+}
+
+static void copy_run(const command *c)
+{
+    if (!emulated_settings.is_idle) memmove(c->to, c->from, c->bytes);
+    else if (is_of_host(c->to)) memset(c->to, 0, c->bytes);
+}
+
 static bool command_run(const command *c)
 {
-    if (c->to != NULL) memmove(c->to, c->from, c->bytes);
-    if (c->fns[0] != NULL) {
+    if (c->to != NULL) copy_run(c);
+    if (c->fns[0] != NULL && !emulated_settings.is_idle) {
         emulated_launch launch = { .args = c->args, .workers = emulated_settings.workers,
                                    .reduce = emulated_settings.reduce,
                                    .has_matrix = c->has_matrix };

@@ -141,11 +141,14 @@ def test_through_level_zeros_own_loader(intercept):
     assert done.stdout and done.stdout == lanewise(*question).stdout
 
 
+NAMES = ["launches_per_token", "commands_per_token", "bytes_per_token", "kv_bytes_per_token"]
+
+
 @needs_loader
 @needs_kernels
 def test_bench_counts_launches():
-    def figures(device):
-        done = lanewise("bench", LFM, "--device", device, "--prompt", "4", "--decode", "2", "--json")
+    def figures(device, **more):
+        done = lanewise("bench", LFM, "--device", device, "--prompt", "4", "--decode", "2", "--json", **more)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 
@@ -153,6 +156,9 @@ def test_bench_counts_launches():
     # A recorded batch is one command, however many launches it holds.
     assert 0 < xpu["commands_per_token"] < xpu["launches_per_token"] and xpu["launches_per_token"] > 10
     assert "launches_per_token" not in figures("cpu")
+    # Where nothing runs, as many are made: what tools/xpu_table counts by.
+    idle = figures("xpu", LW_EMULATED_IDLE="1")
+    assert [idle[name] for name in NAMES] == [xpu[name] for name in NAMES]
 
 
 @needs_loader

@@ -3,6 +3,7 @@
  */
 #include "device/xpu/xpu.h"
 #include "device/xpu/matrix.h"
+#include "device/xpu/spirv.h"
 
 #include "base/size.h"
 
@@ -121,14 +122,16 @@ static lw_status xpu_count(const lw_device_options *options, uint32_t *count, lw
 static void xpu_describe(const lw_device *device, char *text, size_t text_bytes)
 {
     const lw_xpu_info *info = &device->info;
+    const bool has_kernels = device->module_path != NULL || lw_xpu_spirv_view(info->has_dpas).count > 0;
     char sizes[64] = "";
     for (uint32_t i = 0; i < info->sub_group_size_count; i++) {
         const size_t at = strlen(sizes);
         snprintf(sizes + at, sizeof sizes - at, "%s%u", i == 0 ? "" : "/", info->sub_group_sizes[i]);
     }
-    snprintf(text, text_bytes, "xpu (%s%s%s, %s, %.1f GiB, sub-groups of %s, %u tile%s)", info->name,
+    snprintf(text, text_bytes, "xpu (%s%s%s, %s, %.1f GiB, sub-groups of %s, %u tile%s%s)", info->name,
              info->pci[0] != '\0' ? ", " : "", info->pci, info->integrated ? "integrated" : "discrete",
-             (double)info->memory_bytes / (double)(1 << 30), sizes, info->tiles, info->tiles == 1 ? "" : "s");
+             (double)info->memory_bytes / (double)(1 << 30), sizes, info->tiles, info->tiles == 1 ? "" : "s",
+             has_kernels ? "" : ", but this build has no kernels for it");
 }
 
 /* The driver backs an allocation when it is first written, so that Sysman alone would promise it twice. */

@@ -80,5 +80,9 @@ test-xpu: all $(CANARIES) $(XPU_TESTS) ## all tests of the xpu device, those on 
 	@$(RUN) --pytest $(VENV)/bin/python $(foreach p,$(filter tests/xpu/%,$(PYTESTS)),--pytest-file $(p)) \
 	    $(call once,$(XPU_TESTS))
 
+# Under the thread sanitizer: what of this device the host does while the emulated one's threads compute. That one
+# is not instrumented (EMULATED_FLAGS), so that its fibers need no annotations.
+THREADED += unit/xpu_device unit/xpu_emulated law/xpu_chain law/xpu_switches
+
 # Whose entries may be hidden there; see the program.
 $(OUT)/tests/unit/xpu_device: private LD_FLAGS += -Wl,--wrap=dlsym
