@@ -196,7 +196,8 @@ static void expect(const bench *b, const lw_row *rows, uint32_t first, uint32_t 
 static void commit(bench *b, uint32_t index, uint32_t kept)
 {
     b->lanes[index].committed += kept;
-    lw_pages_trim(&b->pool, &b->lanes[index].pages, b->lanes[index].committed);
+    lw_pages_trim(&b->pool, &b->lanes[index].pages, b->lanes[index].committed,
+                  b->lanes[index].committed);
 }
 
 static void restart(bench *b, uint32_t index)

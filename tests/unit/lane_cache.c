@@ -51,7 +51,7 @@ static void publish(bench *b, uint32_t position, uint64_t turn)
 {
     assert_int_equal(lw_pages_cover(&b->pool, &b->lane, position, NULL), LW_OK);
     assert_true(lw_cache_publish(&b->cache, b->ids, position, &b->lane, turn));
-    lw_pages_trim(&b->pool, &b->lane, position);
+    lw_pages_trim(&b->pool, &b->lane, position, position);
 }
 
 static uint32_t found(const bench *b, const int32_t *ids, uint32_t count)

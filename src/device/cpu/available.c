@@ -74,12 +74,14 @@ const lw_cpu_kernels *const *lw_cpu_available(void)
 {
 #if defined(__x86_64__)
     static const lw_cpu_kernels *const tables[] = {
-        &lw_cpu_avx512amx, &lw_cpu_avx512bf16, &lw_cpu_avx512, &lw_cpu_avx2, &lw_cpu_generic, NULL,
+        &lw_cpu_avx512amx, &lw_cpu_avx512bf16, &lw_cpu_avx512vnni, &lw_cpu_avx512, &lw_cpu_avx2,
+        &lw_cpu_generic, NULL,
     };
     const bool avx512 = lw__cpu_has_avx512();
     const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    const bool bf16 = avx512 && __builtin_cpu_supports("avx512bf16");
-    return tables + (bf16 && lw__cpu_has_tiles() ? 0 : bf16 ? 1 : avx512 ? 2 : avx2 ? 3 : 4);
+    const bool vnni = avx512 && __builtin_cpu_supports("avx512vnni");
+    const bool bf16 = vnni && __builtin_cpu_supports("avx512bf16");
+    return tables + (bf16 && lw__cpu_has_tiles() ? 0 : bf16 ? 1 : vnni ? 2 : avx512 ? 3 : avx2 ? 4 : 5);
 #else
     static const lw_cpu_kernels *const tables[] = { &lw_cpu_generic, NULL };
     return tables;

@@ -10,8 +10,15 @@
 #include "device/cpu/args.h"
 
 /* How weights whose codes bf16 holds are read (all others: LW__READ_FLOAT): fp32 and fma, bf16 pairs and the
- * bf16 dot, or bf16 pairs and products of tiles. */
-typedef enum lw__read { LW__READ_FLOAT, LW__READ_PAIRS, LW__READ_TILES } lw__read;
+ * bf16 dot, or bf16 pairs and products of tiles; by int8, where x enters so, four codes and a dot of bytes.
+ */
+typedef enum lw__read { LW__READ_FLOAT, LW__READ_PAIRS, LW__READ_TILES, LW__READ_INT8 } lw__read;
+
+/* What a linear call is where x enters in int8; as linear_prepare and linear_blocks below. */
+typedef struct lw_cpu_int8_kernels {
+    void (*prepare)(const lw_cpu_linear_args *args, unsigned part, unsigned parts);
+    void (*blocks)(const lw_cpu_linear_args *args, uint32_t begin, uint32_t end);
+} lw_cpu_int8_kernels;
 
 typedef struct lw_cpu_kernels {
     const char *isa;
@@ -42,6 +49,7 @@ typedef struct lw_cpu_kernels {
     void (*linear_run)(const lw_cpu_linear_args *args, unsigned part, unsigned parts);
     /* What run does for its part: blocks [begin, end) of the member's columns, begin a whole pair of them. */
     void (*linear_blocks)(const lw_cpu_linear_args *args, uint32_t begin, uint32_t end);
+    const lw_cpu_int8_kernels *int8;    /* which the three take to for weights that read x in int8 */
 } lw_cpu_kernels;
 
 /* Floats of scratch that one part of a call needs. */
@@ -56,6 +64,7 @@ extern const lw_cpu_kernels lw_cpu_generic;
 #if defined(__x86_64__)
 extern const lw_cpu_kernels lw_cpu_avx2;
 extern const lw_cpu_kernels lw_cpu_avx512;      /* isa "avx512f": fp32 fma at every weight */
+extern const lw_cpu_kernels lw_cpu_avx512vnni;  /* the same, and the dot of bytes for an int8 x */
 extern const lw_cpu_kernels
     lw_cpu_avx512bf16; /* isa "avx512bf16": bf16 dot where the codes are exact in bf16 */
 extern const lw_cpu_kernels lw_cpu_avx512amx; /* isa "avx512amx": tiles of bf16 for the same weights */

@@ -27,6 +27,10 @@ static void place_group(const lw_cpu_weight *w, const float *values, const float
 void LW_LINEAR(prepare)(const lw_cpu_linear_args *args, unsigned part, unsigned parts)
 {
     const lw_cpu_weight *const w = args->weight;
+    if (w->int8 != NULL) {
+        w->int8->prepare(args, part, parts);
+        return;
+    }
     const size_t x_words = lw__prepared_x_words(w), group_words = x_words / w->group_count;
     float factors[LW__GROUP_UNIT], values[LW__GROUP_MAX];
     for (uint32_t k = 0; k < LW__GROUP_UNIT; k++) factors[k] = lw__x_factor(w, k);

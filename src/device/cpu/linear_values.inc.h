@@ -29,7 +29,7 @@ LINEAR_INLINE void ask_for(const uint8_t *at, size_t bytes)
 static uint32_t vector_of(const uint32_t *rows, uint32_t r) { return rows == NULL ? r : rows[r]; }
 
 /* Sums as LANES chains of every LANES-th k, folded in halves. */
-static float group_sum(const float *x, uint32_t count)
+LINEAR_INLINE float group_sum(const float *x, uint32_t count)
 {
     float lane[LANES];
     vf sum = vf_zero();

@@ -16,9 +16,11 @@
  *     they continue the low code: (low_bits * (j + 1)) mod 32, the n-th low word that shares a high word n *
  *     high_bits further up.
  *   LW__READ_PAIRS, LW__READ_TILES: the halves of a word hold even and odd k, the i-th pair at bits * i of
- * its half; each plane alike. Codes of 8 bits are two planes of 4 for the dot, one of 8 for tiles. 4-bit
- * indices of a table lie as 4-bit integers do, and are shifted down before they are looked up. bf16 has two k
- * in a word (the even one low); fp16, fp32 and e4m3 lie as [k][block_cols].
+ *   its half; each plane alike. Codes of 8 bits are two planes of 4 for the dot, one of 8 for tiles.
+ *   LW__READ_INT8: the bytes of a word hold k, k + 1, k + 2 and k + 3, the i-th four of them at bits * i of
+ *   each byte; each plane alike.
+ * 4-bit indices of a table lie as 4-bit integers do, and are shifted down before they are looked up.
+ * bf16 has two k in a word (the even one low); fp16, fp32 and e4m3 lie as [k][block_cols].
  */
 #ifndef LW_DEVICE_CPU_LINEAR_WEIGHT_H
 #define LW_DEVICE_CPU_LINEAR_WEIGHT_H
@@ -68,6 +70,9 @@ struct lw_cpu_weight {
     lw__plane low, high;      /* integer codes and bf16; unused for fp16 and fp32 */
     lw_dtype scale_type;
     float table[16];          /* of LW__FORM_TABLE4: exact in bf16 */
+    const lw_cpu_int8_kernels *int8; /* of LW__READ_INT8; else NULL */
+    int32_t zero;             /* of LW__READ_INT8, without stored biases: the code that stands for 0 */
+    uint8_t table_codes[16];  /* of LW__READ_INT8 and LW__FORM_TABLE4: twice the table's values, plus zero */
     lw__global *globals;      /* [stack_count] */
     bool has_scale, has_bias;           /* what is stored */
     float bias_per_scale;     /* without stored biases */
@@ -88,7 +93,7 @@ static inline uint8_t *lw__group_at(const lw_cpu_weight *w, uint32_t member, uin
     return w->memory + member * w->member_bytes + (groups_before + block - first) * w->group_bytes;
 }
 
-/* Words that prepare fills per row: x, then one sum per group. */
+/* Words that prepare fills per row of floats: x, then one sum per group. */
 static inline size_t lw__prepared_x_words(const lw_cpu_weight *w)
 {
     const size_t padded = (size_t)w->group * w->group_count;

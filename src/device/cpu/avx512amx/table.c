@@ -26,5 +26,6 @@ const lw_cpu_kernels lw_cpu_avx512amx = {
     .linear_prepare = lw__cpu_avx512amx_linear_prepare,
     .linear_run = lw__cpu_avx512amx_linear_run,
     .linear_blocks = lw__cpu_avx512amx_linear_blocks,
+    .int8 = &lw__cpu_avx512vnni_int8,
 };
 #endif
