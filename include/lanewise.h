@@ -249,6 +249,7 @@ typedef struct lw_model_counts {
     uint64_t cache_bytes, cache_entries, cache_hits, cache_misses, cache_evicted;
     uint64_t pages_used, pages;
     uint64_t mtp_drafts_offered, mtp_drafts_kept;   /* by the draft head; in the sums above */
+    uint64_t rounds_ahead;   /* of the rounds, those submitted while the one before ran */
 } lw_model_counts;
 LW_API void lw_model_read_counts(const lw_model *model, lw_model_counts *counts);
 

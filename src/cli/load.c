@@ -93,11 +93,9 @@ lw_status lw_load_chat(lw_loaded *loaded, lw_diag *d)
     return status == LW_NOT_FOUND ? LW_OK : status;
 }
 
-lw_status lw_load_engine(lw_loaded *loaded, const lw_load_options *options, const lw_term *term,
-                         lw_trace trace, lw_diag *d)
+lw_engine_options lw_load_engine_options(const lw_load_options *options, const lw_term *term)
 {
-    lw_progress_line line = lw_progress_line_make(term, "loading");
-    const lw_engine_options engine_options = {
+    return (lw_engine_options){
         .device = options->device,
         .device_options = lw_load_device_options(options, term),
         .lanes = options->lanes != 0 ? options->lanes : 1,
@@ -106,9 +104,16 @@ lw_status lw_load_engine(lw_loaded *loaded, const lw_load_options *options, cons
         .wanted_rows = options->wanted,
         .head = options->head,
         .kv_int8 = options->kv_int8,
-        .progress = lw_progress_of_line(&line),
-        .trace = trace,
     };
+}
+
+lw_status lw_load_engine(lw_loaded *loaded, const lw_load_options *options, const lw_term *term,
+                         lw_trace trace, lw_diag *d)
+{
+    lw_progress_line line = lw_progress_line_make(term, "loading");
+    lw_engine_options engine_options = lw_load_engine_options(options, term);
+    engine_options.progress = lw_progress_of_line(&line);
+    engine_options.trace = trace;
     lw_status status = lw_engine_open(loaded->checkpoint, &engine_options, &loaded->engine, d);
     lw_progress_line_clear(&line);
     if (status == LW_OK) status = lw_stream_open(loaded->engine, &loaded->stream, d);

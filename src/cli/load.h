@@ -40,6 +40,9 @@ size_t lw_load_options_table(lw_load_options *load, lw_option table[LW_LOAD_OPTI
 /* What a device is opened with; borrows both. */
 lw_device_options lw_load_device_options(const lw_load_options *load, const lw_term *term);
 
+/* The same of an engine; nobody is told of its progress and ops yet. */
+lw_engine_options lw_load_engine_options(const lw_load_options *options, const lw_term *term);
+
 lw_status lw_load_checkpoint(lw_loaded *loaded, const char *dir, lw_diag *d) LW_MUST_USE;
 /* The ids that end a reply, the tokenizer and its scratch. LW_NOT_FOUND, with the ids read, when there is no
  * tokenizer.json. */

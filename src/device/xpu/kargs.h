@@ -29,6 +29,7 @@ enum {
     LW_XPU_STEPS = 64,          /* rows of a lane that one launch of a recurrence takes */
     LW_XPU_INT8_COLS = 4,       /* head widths of int8 pages are multiples of it */
     LW_XPU_KEY_COLS = 8,        /* key heads of recurrences are multiples of it */
+    LW_XPU_PAST_BYTES = 16,     /* behind the last activation: products read x in whole eights */
 };
 #define LW_XPU_NONE 0xFFFFFFFFu
 
@@ -67,10 +68,13 @@ typedef struct lw_xpu_past {
     lw_xpu_u64 ids, lineage;    /* u32 tables that places index */
 } lw_xpu_past;
 
+enum { LW_XPU_GLOBAL_NONE, LW_XPU_GLOBAL_MULTIPLIES, LW_XPU_GLOBAL_DIVIDES };
 typedef struct lw_xpu_embed_args {
     lw_xpu_matrix table;
     lw_xpu_u64 tokens, y;
     lw_xpu_u32 y_stride;
+    lw_xpu_u32 global_kind;
+    float factor;               /* the global scale as it is stored: its inverse would be rounded */
 } lw_xpu_embed_args;
 
 typedef struct lw_xpu_norm_args {

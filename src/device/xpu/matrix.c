@@ -177,8 +177,9 @@ lw_status lw__xpu_table_check(const lw_weight *w, lw_diag *d)
     const lw_status status = lw__xpu_matrix_check(w, d);
     if (status != LW_OK) return status;
     const double global = lw_weight_global(w, 0);
+    const bool is_exact = w->group == 0 || (!w->has_bias && w->scale_type != LW_DTYPE_F32);
     const char *lacks = NULL;
-    if (global < 1.0 || global > 1.0) lacks = "a global scale";
+    if (!is_exact && (global < 1.0 || global > 1.0)) lacks = "a global scale over fp32 scales or biases";
     if (w->group != 0 && !w->has_bias && w->map != LW_MAP_INTEGER &&
         (w->bias_per_scale < 0 || w->bias_per_scale > 0))
         lacks = "biases beside codes that are no integers";

@@ -9,10 +9,18 @@
 static lw_status run_embed(op_run *run, lw_diag *d)
 {
     const lw_exec *exec = run->exec;
-    const lw_xpu_embed_args args = { .table = exec->weights[run->op->weights[0].index].matrix,
+    const uint32_t index = run->op->weights[0].index;
+    const lw_weight *w = &exec->plan->weights[index];
+    const bool has_global = w->global_scale < 1.0f || w->global_scale > 1.0f;
+    LW_ASSERT(w->members == NULL);
+    const lw_xpu_embed_args args = { .table = exec->weights[index].matrix,
                                      .tokens = table_address(exec, exec->tables.tokens),
                                      .y = address_of(exec, run->op->out),
-                                     .y_stride = stride_of(exec, run->op->out) };
+                                     .y_stride = stride_of(exec, run->op->out),
+                                     .global_kind = !has_global        ? LW_XPU_GLOBAL_NONE
+                                         : w->global_divides ? LW_XPU_GLOBAL_DIVIDES
+                                                             : LW_XPU_GLOBAL_MULTIPLIES,
+                                     .factor = w->global_scale };
     return launch_columns(run, LW_XPU_KERNEL_embed, args.table.cols, &args, sizeof args, d);
 }
 
@@ -209,6 +217,10 @@ static lw_status run_step(lw_exec *exec, const lw_xpu_step *step, lw_diag *d)
 lw_status lw__xpu_run_entry(lw_exec *exec, uint32_t entry, lw_diag *d)
 {
     lw__xpu_tape_begin(exec->device);
+    if (exec->takes_drawn) {
+        const lw_status status = lw__xpu_drawn_launch(exec, d);
+        if (status != LW_OK) return status;
+    }
     for (uint32_t i = exec->schedule.begin[entry]; i < exec->schedule.end[entry]; i++) {
         const lw_status status = run_step(exec, &exec->schedule.steps[i], d);
         if (status != LW_OK) return status;
