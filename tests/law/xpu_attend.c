@@ -159,7 +159,7 @@ static bool is_same(const logits *a, const logits *b)
 static void check_cuts(void (*recorder)(bench *b, lw_rng *rng), uint64_t seed, size_t count)
 {
     static const struct { uint32_t cut; bool together; } cuts[] = {
-        { LAST, false }, { 7, true }, { LAST, true }, { 1, false }
+        { LAST, false }, { 7, true }, { 1, false }
     };
     assert_true(count <= sizeof cuts / sizeof cuts[0]);
     lw_rng rng = law_rng(seed);
@@ -185,7 +185,7 @@ static void check_cuts(void (*recorder)(bench *b, lw_rng *rng), uint64_t seed, s
 static void chunks_shared_out_are_the_same_bits(void **state)
 {
     (void)state;
-    check_cuts(record, 0xA77E, 4);
+    check_cuts(record, 0xA77E, 3);
 }
 
 static void whatever_keys_and_values_are_kept_in(void **state)
@@ -202,10 +202,9 @@ static void trees_have_the_bits_of_chains(void **state)
     xpu_bench *x = xpu_bench_open(record, &rng);
     bench *b = x->b;
     logits *whole = law_make(1, sizeof *whole), *tree = law_make(1, sizeof *tree);
-    histories_make(x, "split");
-    last_run(x, LAST, false, whole);
-    streams_end(b);
     histories_make(x, NULL);
+    last_run(x, LAST, false, whole);
+    for (size_t l = 0; l < LANES; l++) b->lanes[l].committed = BEGIN;
     int32_t parent = -1;
     for (uint32_t i = 0; i < OPEN; i++) {
         const uint32_t position = BEGIN + i, slot = BEGIN + (i * 4 + 3) % OPEN;
