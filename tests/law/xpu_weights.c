@@ -9,7 +9,7 @@ enum { VOCAB = 40, LENGTH = 140 };
 #include "plan_rows.h"
 #include "xpu_law.h"
 
-enum { ROWS = 19, COLS = 768, CHECKED = 400 };
+enum { ROWS = 70, COLS = 768, CHECKED = 400 }; /* rows: more than a panel, and no whole block */
 
 static const struct { lw_ops_form format; uint32_t cols;
 } cases[] = {

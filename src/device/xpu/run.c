@@ -70,11 +70,15 @@ static lw_status run_linear(op_run *run, lw_diag *d)
     if (status != LW_OK) return status;
     lw_xpu_linear_args args = lw__xpu_linear_args(exec, run->op);
     args.rows = run->rows;
-    const lw_xpu_launch launch = { .kernel = lw__xpu_linear_kernel(weight, run->rows == 1),
-                                   .items_x = LW_XPU_LANES, .items_y = args.weight.slices,
-                                   .groups_x = lw__xpu_blocks(&args.weight),
-                                   .groups_y = lw__xpu_row_groups(run->rows),
-                                   .args = &args, .args_bytes = sizeof args };
+    lw_xpu_launch launch = { .kernel = lw__xpu_linear_kernel(weight, run->rows == 1),
+                             .items_x = LW_XPU_LANES, .items_y = args.weight.slices,
+                             .groups_x = lw__xpu_blocks(&args.weight),
+                             .groups_y = lw__xpu_row_groups(run->rows) };
+    if (lw__xpu_in_panels(run->rows))
+        launch = lw__xpu_panels(LW_XPU_KERNEL_linear_panel, &args.weight,
+                                (uint32_t)size_div_up(run->rows, LW_XPU_PANEL));
+    launch.args = &args;
+    launch.args_bytes = sizeof args;
     return lw__xpu_launch(exec->device, &launch, d);
 }
 
@@ -202,16 +206,24 @@ static op_run run_of(lw_exec *exec, uint32_t op)
     return (op_run){ .exec = exec, .op = o, .rows = rows, .vectors = rows * value->slots };
 }
 
-/* The ops of a step stand in one row space. */
+/* The ops of a step stand in one row space. Linears that share a launch go one by one where each goes through
+ * panels: what they would save is lost among so many rows. */
 static lw_status run_step(lw_exec *exec, const lw_xpu_step *step, lw_diag *d)
 {
     uint32_t first = 0;
     while (step->ops[first] == LW_NONE) first++;
     op_run run = run_of(exec, step->ops[first]);
     if (run.rows == 0) return LW_OK;
-    if (step->fusion != LW_XPU_SWITCH_COUNT) return lw__xpu_run_fused(&run, step, d);
-    const lw_status status = runners[run.op->kind](&run, d);
-    return status == LW_OK ? trace_op(&run, d) : status;
+    const bool comes_apart = lw__xpu_step_has_parts(step) && lw__xpu_in_panels(run.rows);
+    if (step->fusion != LW_XPU_SWITCH_COUNT && !comes_apart) return lw__xpu_run_fused(&run, step, d);
+    lw_status status = LW_OK;
+    for (uint32_t i = first; status == LW_OK && i < LW_XPU_STEP_OPS_MAX; i++) {
+        if (step->ops[i] == LW_NONE) continue;
+        run = run_of(exec, step->ops[i]);
+        status = runners[run.op->kind](&run, d);
+        if (status == LW_OK) status = trace_op(&run, d);
+    }
+    return status;
 }
 
 lw_status lw__xpu_run_entry(lw_exec *exec, uint32_t entry, lw_diag *d)
