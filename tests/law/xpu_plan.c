@@ -187,7 +187,7 @@ static void what_is_said_is_taken(void **state)
     const lw_exec *e = b->exec;
     const uint64_t ids = LANES * PAGES * sizeof(uint32_t) * b->plan.reach_count;
     const uint64_t beside = e->activations.bytes + e->sums.bytes + e->best_parts.bytes + e->best_ids.bytes +
-                            e->expert_order.bytes + e->recurrence.bytes;
+                            e->expert_order.bytes + e->recurrence.bytes + e->attention.bytes;
     const uint64_t taken = beside + e->tables.memory.bytes;
     /* The ids of pages stand in the tables, each list rounded up to whole lines. */
     const uint64_t ids_most = 2 * (ids + 64 * b->plan.reach_count);

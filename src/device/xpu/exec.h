@@ -70,6 +70,7 @@ struct lw_exec {
     lw_xpu_memory expert_order;          /* of one route's vectors; where things lie in it: */
     lw_xpu_sorted sorted;
     lw_xpu_memory recurrence;            /* what the rows of one recurrence leave to its walk */
+    lw_xpu_memory attention;             /* what the chunks of one attention leave to their merging */
     float *trace_row;                    /* [widest value] twice: as fp32, then as stored */
     bool *is_chain;                      /* [rows_max] */
     float *logits;                       /* [wanted_max, vocab]; malloc'd */
@@ -129,6 +130,9 @@ int32_t lw__xpu_best_id(const lw_exec *exec, uint32_t step, uint32_t row);
 
 /* Device memory for the recurrences of a plan over that many rows. */
 size_t lw__xpu_recurrence_bytes(const lw_plan *plan, uint32_t rows);
+
+/* Device memory for the chunks of a plan's attention. */
+size_t lw__xpu_attend_bytes(const lw_plan *plan);
 
 /* Empties the tape. */
 void lw__xpu_tape_begin(lw_device *device);

@@ -19,6 +19,7 @@ enum {
     LW_XPU_TILE = 64,           /* keys of a tile, positions of a page, items of most work-groups */
     LW_XPU_CHUNK = 512,         /* keys that share one running maximum */
     LW_XPU_HEAD_DIM_MAX = 256,
+    LW_XPU_HEADS_EACH = 4,      /* query heads that one work-group reads keys and values for, at most */
     LW_XPU_ROWS = 8,            /* rows that one pass over a weight serves */
     LW_XPU_SLICES_MAX = 16,     /* slices of K, each a sub-group of the work-group */
     LW_XPU_SLICE_COLS = 512,    /* columns of a slice, where that makes few enough of them */
@@ -137,14 +138,6 @@ typedef struct lw_xpu_kv_args {
     lw_xpu_u64 k, v;
     lw_xpu_u32 k_stride, v_stride, heads, head_dim;
 } lw_xpu_kv_args;
-
-typedef struct lw_xpu_attend_args {
-    lw_xpu_past past;
-    lw_xpu_u64 q, y;
-    lw_xpu_u32 q_stride, y_stride, heads, heads_kv, head_dim;
-    lw_xpu_u32 window, first;
-    float scale;
-} lw_xpu_attend_args;
 
 typedef struct lw_xpu_gate_args {
     lw_xpu_u64 x, gate, y;

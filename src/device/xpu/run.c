@@ -127,22 +127,6 @@ static lw_status run_kv_store(op_run *run, lw_diag *d)
     return launch_columns(run, LW_XPU_KERNEL_kv_store, pairs, &args, sizeof args, d);
 }
 
-static lw_status run_attend(op_run *run, lw_diag *d)
-{
-    const lw_exec *exec = run->exec;
-    const lw_op *op = run->op;
-    const lw_xpu_attend_args args = { .past = past_of(exec, op->state), .q = address_of(exec, op->in[0]),
-                                      .q_stride = stride_of(exec, op->in[0]), .y = address_of(exec, op->out),
-                                      .y_stride = stride_of(exec, op->out), .heads = op->p.attend.heads,
-                                      .heads_kv = op->p.attend.heads_kv, .head_dim = op->p.attend.head_dim,
-                                      .window = op->p.attend.window, .first = op->p.attend.first,
-                                      .scale = op->p.attend.scale };
-    /* A work-group a head. */
-    const size_t columns = (size_t)args.heads * LW_XPU_TILE;
-    const lw_xpu_kernel kernel = is_int8(exec, op->state) ? LW_XPU_KERNEL_attend_int8 : LW_XPU_KERNEL_attend;
-    return launch_columns(run, kernel, columns, &args, sizeof args, d);
-}
-
 static lw_status run_gate(op_run *run, lw_diag *d)
 {
     const lw_exec *exec = run->exec;
@@ -165,7 +149,7 @@ static lw_status (*const runners[LW_OP_COUNT])(op_run *run, lw_diag *d) = {
     [LW_OP_SWIGLU] = run_pair,
     [LW_OP_ROPE] = run_rope,
     [LW_OP_KV_STORE] = run_kv_store,
-    [LW_OP_ATTEND] = run_attend,
+    [LW_OP_ATTEND] = lw__xpu_run_attend,
     [LW_OP_HEAD_GATE] = run_gate,
     [LW_OP_SHORT_CONV] = lw__xpu_run_conv,
     [LW_OP_WIDEN] = lw__xpu_run_widen,

@@ -28,6 +28,8 @@ lw_status lw__xpu_run_take_wanted(op_run *run, lw_diag *d) LW_MUST_USE;
 lw_status lw__xpu_run_conv(op_run *run, lw_diag *d) LW_MUST_USE;
 lw_status lw__xpu_run_tail_store(op_run *run, lw_diag *d) LW_MUST_USE;
 lw_status lw__xpu_run_tail_before(op_run *run, lw_diag *d) LW_MUST_USE;
+/* Stands in run_attend.c. */
+lw_status lw__xpu_run_attend(op_run *run, lw_diag *d) LW_MUST_USE;
 /* Runners that stand in run_experts.c. */
 lw_status lw__xpu_run_route(op_run *run, lw_diag *d) LW_MUST_USE;
 lw_status lw__xpu_run_expert_linear(op_run *run, lw_diag *d) LW_MUST_USE;

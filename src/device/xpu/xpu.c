@@ -190,7 +190,7 @@ static lw_status xpu_scratch_bytes(const lw_device *device, const lw_plan *plan,
     *bytes += LW_XPU_PAST_BYTES + sums_bytes(plan, rows->rows_max);
     *bytes += lw__xpu_tables_bytes(plan, rows->rows_max, rows->wanted_max);
     *bytes += lw__xpu_best_bytes(plan, rows->wanted_max) + lw__xpu_experts_bytes(plan, rows->rows_max) +
-              lw__xpu_recurrence_bytes(plan, rows->rows_max);
+              lw__xpu_recurrence_bytes(plan, rows->rows_max) + lw__xpu_attend_bytes(plan);
     return status;
 }
 
@@ -210,6 +210,7 @@ static void xpu_exec_close(lw_exec *exec)
     lw__xpu_best_free(exec);
     lw__xpu_free(device, &exec->expert_order);
     lw__xpu_free(device, &exec->recurrence);
+    lw__xpu_free(device, &exec->attention);
     lw__xpu_free(device, &exec->tables.memory);
     free(exec->tables.host);
     free(exec->logits);
@@ -288,8 +289,11 @@ static lw_status memory_make(lw_exec *exec, const lw_exec_options *options, lw_d
     if (status == LW_OK) status = lw__xpu_best_make(exec, d);
     if (status == LW_OK) status = lw__xpu_experts_make(exec, d);
     const size_t recurrence_bytes = lw__xpu_recurrence_bytes(plan, exec->rows_max);
+    const size_t attend_bytes = lw__xpu_attend_bytes(plan);
     if (status == LW_OK && recurrence_bytes > 0)
         status = lw__xpu_alloc(exec->device, recurrence_bytes, &exec->recurrence, d);
+    if (status == LW_OK && attend_bytes > 0)
+        status = lw__xpu_alloc(exec->device, attend_bytes, &exec->attention, d);
     if (status != LW_OK) return lw_fail_prefix(d, status, "activations (a smaller --chunk needs less)");
     return pages_make(exec, options, d);
 }
