@@ -20,6 +20,8 @@ enum {
     LW_XPU_CHUNK = 512,         /* keys that share one running maximum */
     LW_XPU_HEAD_DIM_MAX = 256,
     LW_XPU_ROWS = 8,            /* rows that one pass over a weight serves */
+    LW_XPU_ROWS_MANY = 24,      /* and where there are more of them, by DPAS */
+    LW_XPU_PAST_BYTES = 32,     /* behind the last activation, where products read past a row's end */
     LW_XPU_SLICES_MAX = 16,     /* slices of K, each a sub-group of the work-group */
     LW_XPU_SLICE_COLS = 512,    /* columns of a slice, where that makes few enough of them */
     LW_XPU_EXPERTS_MAX = 1024,  /* of one router */
@@ -38,7 +40,8 @@ enum { LW_XPU_SCALE_NONE, LW_XPU_SCALE_BF16, LW_XPU_SCALE_FP16, LW_XPU_SCALE_FP3
 /* A weight matrix, or a stack of them: blocks of 16 rows side by side, one a lane; in a block group after
  * group of `group` columns, the last one padded: words[block][group][word][lane], lowest bits first. Codes of
  * 3, 5 and 6 bits are split into a plane of their low 2 or 4 bits and one of the rest, behind it, so that
- * none straddles a word. Beside it scales[block][group][lane], each with its bias behind it where biases are
+ * none straddles a word. For DPAS a word's codes of even columns stand in its low half, and those of odd ones
+ * in its high half. Beside it scales[block][group][lane], each with its bias behind it where biases are
  * stored. All of a matrix's sums are multiplied by its global. */
 typedef struct lw_xpu_matrix {
     lw_xpu_u64 words, scales;
@@ -69,6 +72,7 @@ typedef struct lw_xpu_embed_args {
     lw_xpu_matrix table;
     lw_xpu_u64 tokens, y;
     lw_xpu_u32 y_stride;
+    lw_xpu_u32 is_paired;       /* the table's words are as DPAS wants them */
 } lw_xpu_embed_args;
 
 typedef struct lw_xpu_norm_args {

@@ -9,7 +9,8 @@
 static lw_status run_embed(op_run *run, lw_diag *d)
 {
     const lw_exec *exec = run->exec;
-    const lw_xpu_embed_args args = { .table = exec->weights[run->op->weights[0].index].matrix,
+    const lw_xpu_weight *table = &exec->weights[run->op->weights[0].index];
+    const lw_xpu_embed_args args = { .table = table->matrix, .is_paired = table->is_paired,
                                      .tokens = table_address(exec, exec->tables.tokens),
                                      .y = address_of(exec, run->op->out),
                                      .y_stride = stride_of(exec, run->op->out) };
@@ -62,10 +63,12 @@ static lw_status run_linear(op_run *run, lw_diag *d)
     if (status != LW_OK) return status;
     lw_xpu_linear_args args = lw__xpu_linear_args(exec, run->op);
     args.rows = run->rows;
-    const lw_xpu_launch launch = { .kernel = lw__xpu_linear_kernel(weight, run->rows == 1),
+    const lw_weight *stored = &exec->plan->weights[run->op->weights[0].index];
+    const lw_xpu_pass pass = lw__xpu_pass(exec->device, stored, LW_XPU_PRODUCT_LINEAR, run->rows);
+    const lw_xpu_launch launch = { .kernel = pass.kernel,
                                    .items_x = LW_XPU_LANES, .items_y = args.weight.slices,
                                    .groups_x = lw__xpu_blocks(&args.weight),
-                                   .groups_y = lw__xpu_row_groups(run->rows),
+                                   .groups_y = (uint32_t)size_div_up(run->rows, pass.rows),
                                    .args = &args, .args_bytes = sizeof args };
     return lw__xpu_launch(exec->device, &launch, d);
 }

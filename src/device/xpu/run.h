@@ -42,15 +42,10 @@ lw_xpu_linear_args lw__xpu_linear_args(const lw_exec *exec, const lw_op *op);
 /* A fused step; run: over the first of its ops. Stands in run_fused.c. */
 lw_status lw__xpu_run_fused(op_run *run, const lw_xpu_step *step, lw_diag *d) LW_MUST_USE;
 
-/* Work-groups of a product: of its columns and of its rows. */
+/* Work-groups of a product's columns. */
 static inline uint32_t lw__xpu_blocks(const lw_xpu_matrix *matrix)
 {
     return (uint32_t)size_div_up(matrix->rows, LW_XPU_LANES);
-}
-
-static inline uint32_t lw__xpu_row_groups(uint32_t rows)
-{
-    return rows == 1 ? 1 : (uint32_t)size_div_up(rows, LW_XPU_ROWS);
 }
 
 static inline const lw_value *value_of(const lw_exec *exec, lw_ref x)

@@ -179,7 +179,8 @@ static lw_status xpu_scratch_bytes(const lw_device *device, const lw_plan *plan,
     if (status == LW_OK)
         status = lw_layout_bytes(plan, &schedule.order, rows->rows_max, rows->wanted_max, bytes, d);
     lw_arena_deinit(&arena);
-    *bytes += sums_bytes(plan, rows->rows_max) + lw__xpu_tables_bytes(plan, rows->rows_max, rows->wanted_max);
+    *bytes += LW_XPU_PAST_BYTES + sums_bytes(plan, rows->rows_max);
+    *bytes += lw__xpu_tables_bytes(plan, rows->rows_max, rows->wanted_max);
     *bytes += lw__xpu_best_bytes(plan, rows->wanted_max) + lw__xpu_experts_bytes(plan, rows->rows_max) +
               lw__xpu_recurrence_bytes(plan, rows->rows_max);
     return status;
@@ -273,7 +274,7 @@ static lw_status memory_make(lw_exec *exec, const lw_exec_options *options, lw_d
     if (exec->weights == NULL || exec->pages == NULL || exec->is_chain == NULL || exec->logits == NULL
         || exec->logits_here == NULL || exec->trace_row == NULL)
         return lw_fail(d, LW_NO_ROOM, "no memory for the compiled plan");
-    status = lw__xpu_alloc(exec->device, exec->layout.bytes, &exec->activations, d);
+    status = lw__xpu_alloc(exec->device, exec->layout.bytes + LW_XPU_PAST_BYTES, &exec->activations, d);
     if (status == LW_OK)
         status = lw__xpu_alloc(exec->device, sums_bytes(plan, exec->rows_max), &exec->sums, d);
     if (status == LW_OK) status = lw__xpu_best_make(exec, d);
