@@ -139,7 +139,7 @@ $(OUT)/tests/fuzz/fuzz_%: $(OUT)/tests/fuzz/fuzz_%.o $(PARSERS)
 	@$(CC) $(LD_FLAGS) -fsanitize=fuzzer -o $@ $^ $(LIBS)
 $(OUT)/tools/%: $(OUT)/tools/%.o $(LIBRARY)
 	@$(CC) $(LD_FLAGS) -o $@ $^ $(LIBS)
-include src/device/xpu/xpu.mk
+include src/device/xpu/xpu.mk src/cli/commit.mk
 # ---------------------------------------------------------------- tests
 RUN = LW_TEST_OUT=$(OUT) tests/run --canaries $(OUT)/tests/canary --jobs $(TEST_JOBS)
 once = $(filter-out $(PER_ISA),$(1)) \

@@ -55,7 +55,7 @@ typedef struct lw_model_options {
     uint32_t struct_bytes;        /* sizeof(lw_model_options), so that later versions can grow it */
     const char *device;           /* NULL: "cpu"; "xpu:1" names one of several */
     const char *isa;              /* NULL: the best that this CPU runs */
-    uint32_t threads;             /* 0: as many as the CPUs of this process */
+    uint32_t threads;             /* 0: one for each fast core that it may use */
     uint32_t lanes;               /* replies at once; 0: as many as fit, at most 8 */
     uint32_t context;             /* tokens of a prompt and its reply together; 0: the model's, at most
                                      32,768 */
@@ -79,6 +79,8 @@ typedef struct lw_model_options {
     const char *xpu_kernels;      /* xpu: a module of its kernels; NULL: those of this build */
     const char *xpu_images;       /* xpu: the folder that keeps kernels as its driver built them; NULL: built
                                      at each open */
+    bool kv_int8;                 /* keys and values are kept in int8: about half the memory a token; replies
+                                     are other ones, and as equal among themselves */
 } lw_model_options;
 
 /* Every option at its default; to be changed member by member. */
@@ -114,6 +116,8 @@ typedef struct lw_model_facts {
     size_t end_id_count;
     lw_sampling_options sampling;
     const char *think_open, *think_close; /* added tokens around reasoning; NULL if the vocabulary has none */
+    const char *kv;               /* how keys and values are kept: "bf16", "int8" */
+    uint64_t kv_bytes;            /* of the keys and values of one token, over all layers */
 } lw_model_facts;
 
 LW_API void lw_model_read_facts(const lw_model *model, lw_model_facts *facts);
@@ -245,6 +249,7 @@ typedef struct lw_model_counts {
     uint64_t cache_bytes, cache_entries, cache_hits, cache_misses, cache_evicted;
     uint64_t pages_used, pages;
     uint64_t mtp_drafts_offered, mtp_drafts_kept;   /* by the draft head; in the sums above */
+    uint64_t rounds_ahead;   /* of the rounds, those submitted while the one before ran */
 } lw_model_counts;
 LW_API void lw_model_read_counts(const lw_model *model, lw_model_counts *counts);
 

@@ -31,19 +31,20 @@ static int print_help(void)
           "Runs language models; every reply is the same bits, however it was made.\n\nverbs:\n",
           stdout);
     for (size_t i = 0; i < VERB_COUNT; i++) printf("  %-10s %s\n", verbs[i].name, verbs[i].text);
-    fputs("\n`lanewise VERB --help` lists the options of a verb, with examples.\n"
-          "--version prints the version. NO_COLOR in the environment switches colours off; LANEWISE_API_KEY\n"
-          "holds keys for `serve`, separated by commas. LANEWISE_ZE_LOADER is the library of Level Zero's\n"
-          "loader (libze_loader.so.1), LANEWISE_XPU_KERNELS a module of kernels for the xpu device, and\n"
-          "LANEWISE_XPU_WITHOUT names what that device does without (docs/xpu.md).\n"
-          "Exit codes: 0 done, 1 failed, 2 wrong usage, 130 ended by Ctrl-C.\n",
-          stdout);
+    fputs(
+        "\n`lanewise VERB --help` lists the options of a verb, with examples.\n"
+        "--version prints the version and the commit. NO_COLOR in the environment switches colours off;\n"
+        "LANEWISE_API_KEY holds keys for `serve`, separated by commas. LANEWISE_ZE_LOADER is the library of\n"
+        "Level Zero's loader (libze_loader.so.1), LANEWISE_XPU_KERNELS a module of kernels for the xpu\n"
+        "device, and LANEWISE_XPU_WITHOUT names what that device does without (docs/xpu.md).\n"
+        "Exit codes: 0 done, 1 failed, 2 wrong usage, 130 ended by Ctrl-C.\n",
+        stdout);
     return LW_EXIT_OK;
 }
 
 static int print_version(void)
 {
-    fputs("lanewise " LW_VERSION "\n", stdout);
+    printf("lanewise %s (%s)\n", LW_VERSION, lw_commit());
     return LW_EXIT_OK;
 }
 

@@ -59,9 +59,10 @@ def check_receipts(report, laws):
             assert equal == asked >= 4, receipt
 
 
+@pytest.mark.parametrize("options", [[], ["--kv-int8"]], ids=["plain", "int8-kv"])
 @pytest.mark.parametrize("model", MODELS, ids=os.path.basename)
-def test_a_shipped_model_keeps_every_law(model):
-    done = lanewise("receipts", model, "--quick", "--json", "--threads", "1")
+def test_a_shipped_model_keeps_every_law(model, options):
+    done = lanewise("receipts", model, "--quick", "--json", "--threads", "1", *options)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     check_receipts(report, 7)

@@ -235,6 +235,7 @@ void lw__rounds_count(const lw__rounds *rounds, lw_model_counts *counts)
         .cached_tokens = core.cached_tokens,
         .reply_tokens = rounds->reply_tokens,
         .rounds = core.rounds,
+        .rounds_ahead = core.rounds_ahead,
         .rows = core.rows,
         .drafts_offered = core.drafted,
         .drafts_kept = core.kept,

@@ -6,13 +6,16 @@
  * 2. Whoever sleeps says so (asleep) before it looks at its counter for the last time, and holds the mutex
  *    from there until it waits; whoever moves a counter looks at asleep afterwards. Both are sequentially
  *    consistent, so one of the two always sees the other and no wake-up is lost.
- * 3. The caller is never pinned: threads that it starts later would inherit its mask.
+ * 3. The caller is pinned only between hold and release: threads that it starts later would inherit its mask.
+ * Workers take the CPUs in the machine's order, the caller the first, so that no two share a core while
+ * another is free.
  * 4. Each part is claimed once in every run: claimed moves from the generation before to this one. Whoever
  *    wakes up late finds it moved.
  */
 #include "base/pool.h"
 
 #include "base/clock.h"
+#include "base/machine.h"
 #include "base/size.h"
 
 #include <errno.h>
@@ -22,7 +25,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum {
     LINE_BYTES = 64,
@@ -42,8 +44,7 @@ typedef struct worker {
     lw_pool *pool;
     pthread_t thread;
     unsigned part;
-    bool pinned;
-    size_t cpu;         /* where, if pinned */
+    size_t cpu;         /* where, if the pool's are pinned */
 } worker;
 
 struct lw_pool {        /* owner: the thread that opened it */
@@ -55,6 +56,10 @@ struct lw_pool {        /* owner: the thread that opened it */
     void (*setup)(void);
     atomic_bool stop;
     uint64_t spin_ns;   /* 0 where threads outnumber CPUs: a spinner would hold up whom it waits for */
+    bool pinned;        /* workers are, and the caller may be held on cpu */
+    bool held;
+    size_t cpu;
+    cpu_set_t kept;     /* the caller's mask while it is held */
     unsigned threads;
     unsigned started;   /* workers that exist */
     worker workers[];   /* [threads - 1] */
@@ -108,17 +113,20 @@ static bool claim(worker *w, unsigned generation)
     return atomic_compare_exchange_strong(&w->claimed, &before, generation);
 }
 
+static bool stay_on(size_t cpu)
+{
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    return pthread_setaffinity_np(pthread_self(), sizeof one, &one) == 0;
+}
+
 static void *worker_main(void *context)
 {
     worker *w = context;
     lw_pool *pool = w->pool;
-    if (w->pinned) {
-        cpu_set_t one;
-        CPU_ZERO(&one);
-        CPU_SET(w->cpu, &one);
-        /* Should the CPU be gone by now, the thread runs anywhere: that costs speed only. */
-        (void)pthread_setaffinity_np(pthread_self(), sizeof one, &one);
-    }
+    /* Should the CPU be gone by now, the thread runs anywhere: that costs speed only. */
+    if (pool->pinned) (void)stay_on(w->cpu);
     if (pool->setup != NULL) pool->setup();
     for (unsigned seen = 0;;) {
         gate_wait(pool, &pool->generation, seen, false);
@@ -130,36 +138,23 @@ static void *worker_main(void *context)
     }
 }
 
-/* Fills cpus with those that this process may run on and returns how many; 0 when the system does not say. */
-static unsigned cpus_allowed(size_t cpus[CPU_SETSIZE])
+static unsigned threads_worth(const lw_machine_cpus *cpus)
 {
-    cpu_set_t set;
-    unsigned count = 0;
-    if (sched_getaffinity(0, sizeof set, &set) != 0) return 0;
-    for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++) {
-        if (CPU_ISSET(cpu, &set)) cpus[count++] = cpu;
-    }
-    return count;
+    return (unsigned)size_min(cpus->worth, LW_POOL_THREADS_MAX);
 }
 
-static unsigned threads_default(unsigned allowed)
+unsigned lw_pool_threads_worth(void)
 {
-    const long online = sysconf(_SC_NPROCESSORS_ONLN);
-    const size_t count = allowed > 0 ? allowed : online > 0 ? (size_t)online : 1;
-    return (unsigned)size_min(count, LW_POOL_THREADS_MAX);
-}
-
-unsigned lw_pool_cpus(void)
-{
-    size_t cpus[CPU_SETSIZE];
-    return threads_default(cpus_allowed(cpus));
+    lw_machine_cpus cpus;
+    lw_machine_cpus_own(&cpus);
+    return threads_worth(&cpus);
 }
 
 lw_status lw_pool_open(unsigned thread_count, void (*setup)(void), lw_pool **out, lw_diag *d)
 {
-    size_t cpus[CPU_SETSIZE];
-    const unsigned allowed = cpus_allowed(cpus);
-    const unsigned threads = thread_count == 0 ? threads_default(allowed) : thread_count;
+    lw_machine_cpus cpus;
+    lw_machine_cpus_own(&cpus);
+    const unsigned threads = thread_count == 0 ? threads_worth(&cpus) : thread_count;
     *out = NULL;
     if (threads > LW_POOL_THREADS_MAX) {
         return lw_fail(d, LW_BAD_INPUT, "%u threads: at most %d are supported", threads, LW_POOL_THREADS_MAX);
@@ -170,14 +165,17 @@ lw_status lw_pool_open(unsigned thread_count, void (*setup)(void), lw_pool **out
     memset(pool, 0, bytes);
     pool->setup = setup;
     pool->threads = threads;
-    pool->spin_ns = threads <= allowed ? SPIN_NS : 0;
+    pool->spin_ns = threads <= cpus.count ? SPIN_NS : 0;
+    /* A quota says that others use these CPUs as well. */
+    pool->pinned = threads <= cpus.count && cpus.worth == cpus.fast;
+    pool->cpu = lw_machine_cpu_of(&cpus, 0, threads);
     LW_ASSERT(pthread_mutex_init(&pool->mutex, NULL) == 0);
     LW_ASSERT(pthread_cond_init(&pool->generation.moved, NULL) == 0);
     LW_ASSERT(pthread_cond_init(&pool->pending.moved, NULL) == 0);
     for (unsigned part = 1; part < threads; part++) {
         worker *w = &pool->workers[part - 1];
-        *w = (worker){ .claimed = 0, .pool = pool, .part = part, .pinned = threads <= allowed };
-        if (w->pinned) w->cpu = cpus[part];
+        *w = (worker){ .claimed = 0, .pool = pool, .part = part,
+                       .cpu = lw_machine_cpu_of(&cpus, part, threads) };
         const int error = pthread_create(&w->thread, NULL, worker_main, w);
         if (error != 0) {
             lw_pool_close(pool);
@@ -206,6 +204,21 @@ void lw_pool_close(lw_pool *pool)
 unsigned lw_pool_threads(const lw_pool *pool)
 {
     return pool->threads;
+}
+
+void lw_pool_hold(lw_pool *pool)
+{
+    LW_ASSERT(!pool->held);
+    pool->held = pool->pinned && pool->threads > 1 &&
+                 pthread_getaffinity_np(pthread_self(), sizeof pool->kept, &pool->kept) == 0 &&
+                 CPU_ISSET(pool->cpu, &pool->kept) && stay_on(pool->cpu);
+}
+
+void lw_pool_release(lw_pool *pool)
+{
+    if (!pool->held) return;
+    pool->held = false;
+    (void)pthread_setaffinity_np(pthread_self(), sizeof pool->kept, &pool->kept);
 }
 
 /* The caller's own part, and those that nobody else has begun. */

@@ -14,15 +14,21 @@ typedef void lw_pool_fn(void *context, unsigned part, unsigned parts);
 
 enum { LW_POOL_THREADS_MAX = 256 };
 
-/* CPUs that this process may run on, up to LW_POOL_THREADS_MAX; at least 1. */
-unsigned lw_pool_cpus(void);
+/* Threads worth having on this machine (base/machine.h), up to LW_POOL_THREADS_MAX; at least 1. */
+unsigned lw_pool_threads_worth(void);
 
-/* thread_count 0: as many as the CPUs that this process may run on. setup (may be NULL) sets floating-point
+/* thread_count 0: as many as are worth having. setup (may be NULL) sets floating-point
  * modes: it runs once on every thread of the pool, and around each run on the caller, which gets back the
  * modes that it had. */
 lw_status lw_pool_open(unsigned thread_count, void (*setup)(void), lw_pool **out, lw_diag *d) LW_MUST_USE;
 void lw_pool_close(lw_pool *pool);
 unsigned lw_pool_threads(const lw_pool *pool);
+
+/* Keeps the caller on a CPU of its own, away from the workers, until lw_pool_release: for runs that follow
+ * each other closely, as those of a forward. Where workers are not pinned, and where the caller may not run
+ * on that CPU, it changes nothing. Release gives the caller back the mask that it had. */
+void lw_pool_hold(lw_pool *pool);
+void lw_pool_release(lw_pool *pool);
 
 /* Runs fn(context, part, parts) once for every part and returns when all are done. */
 void lw_pool_run(lw_pool *pool, lw_pool_fn *fn, void *context);

@@ -55,6 +55,7 @@ lw_status lw_bandwidth_measure(uint32_t threads, double *bytes_per_second, lw_di
     *bytes_per_second = 0.0;
     if (p.words == NULL) status = lw_fail(d, LW_NO_ROOM, "no memory for a probe of %d bytes", PROBE_BYTES);
     if (status == LW_OK) status = lw_pool_open(threads, NULL, &pool, d);
+    if (status == LW_OK) lw_pool_hold(pool);
     if (status == LW_OK) lw_pool_run(pool, write_share, &p);
     for (int pass = 0; pass < PASSES && status == LW_OK; pass++) {
         const uint64_t begin = lw_clock_ns();
@@ -62,6 +63,7 @@ lw_status lw_bandwidth_measure(uint32_t threads, double *bytes_per_second, lw_di
         const double rate = PROBE_BYTES * 1e9 / (double)(lw_clock_ns() - begin);
         if (rate > *bytes_per_second) *bytes_per_second = rate;
     }
+    if (status == LW_OK) lw_pool_release(pool);
     /* The sums are looked at, so that the reads cannot be left out. */
     uint64_t sum = 0;
     for (unsigned i = 0; i < LW_POOL_THREADS_MAX; i++) sum += p.sums[i];

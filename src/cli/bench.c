@@ -84,16 +84,9 @@ static lw_status open_synth(bench *b, const lw_term *term, lw_diag *d)
     lw_status status = lw_synth_make(b->synth_name, b->drafts, &b->synth, d);
     if (status == LW_OK) status = scales_make(b, d);
     if (status != LW_OK) return status;
-    const lw_engine_options options = {
-        .device = b->load.device,
-        .device_options = lw_load_device_options(&b->load, term),
-        .lanes = b->load.lanes,
-        .context = b->load.context,
-        .chunk_rows = b->load.chunk,
-        .wanted_rows = b->load.wanted,
-        .progress = lw_progress_of_line(&line),
-        .trace = trace_of(b),
-    };
+    lw_engine_options options = lw_load_engine_options(&b->load, term);
+    options.progress = lw_progress_of_line(&line);
+    options.trace = trace_of(b);
     const uint32_t context = lw_family_context(b->synth.checkpoint);
     const uint64_t begin = lw_clock_ns();
     status = lw_engine_open_plan(&b->synth.plan, context, &options, &b->model.engine, d);
@@ -255,8 +248,11 @@ static lw_status run_lent(bench *b, uint32_t rep, lw_diag *d)
     for (uint32_t i = 0; i < b->streams.count && status == LW_OK; i++) {
         const lw_bench_streams what = { .streams = b->streams.values[i], .prompt = prompt,
                                         .tokens = b->decode };
-        status = lw_bench_streams_run(b->model.engine, &what,
-                                      &lw_bench_samples(b, LW_BENCH_STREAMS + i)[rep], d);
+        lw_streams_result result;
+        status = lw_bench_streams_run(b->model.engine, &what, &result, d);
+        lw_bench_samples(b, LW_BENCH_STREAMS + i)[rep] = result.tokens_per_s;
+        b->stream_rounds += result.rounds;
+        b->stream_rounds_ahead += result.rounds_ahead;
     }
     if (status == LW_OK && b->depths.count > 0)
         status = lw_bench_depth_run(b->model.engine, b->depths.values, b->depths.count, depths, d);

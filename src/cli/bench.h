@@ -59,6 +59,7 @@ typedef struct lw_bench {
     uint64_t resident, resident_max;     /* all resident memory after loading, and at most until then */
     lw_device_counts decode_counts;      /* of all repetitions' replies */
     bool has_counts;
+    uint64_t stream_rounds, stream_rounds_ahead;   /* of all repetitions' streams */
     uint32_t windows;            /* of lw_bench_window_rows, those that the model's rounds have room for */
     double *samples;             /* [LW_BENCH_SERIES][reps] */
     lw_draft_result *draft_results;      /* [reps][LW_DRAFT_ROWS]; NULL: not asked for */

@@ -48,6 +48,7 @@ lw_read_bytes lw_op_reads(const lw_plan *plan, const lw_op *op, uint32_t positio
     for (int i = 0; i < LW_OP_WEIGHTS_MAX; i++)
         if (op->weights[i].index != LW_NONE) out.weights += weight_reads(plan, op, op->weights[i].index);
     if (op->state.index != LW_NONE) out.states = state_reads(plan, op, positions);
+    if (op->kind == LW_OP_ATTEND) out.keys = out.states;
     return out;
 }
 
@@ -77,7 +78,7 @@ static bool reads(const lw_op *op, uint32_t weight)
 lw_read_bytes lw_token_reads(const lw_plan *plan, uint32_t positions, const double *scales)
 {
     const lw_entry *e = entry_main(plan);
-    double weights = 0.0, states = 0.0;
+    double weights = 0.0, states = 0.0, keys = 0.0;
     for (uint32_t i = 0; i < plan->weight_count; i++) {
         double most = 0.0, row = 0.0;
         for (uint32_t j = e->op_begin; j < e->op_end; j++) {
@@ -89,7 +90,11 @@ lw_read_bytes lw_token_reads(const lw_plan *plan, uint32_t positions, const doub
         }
         weights += most + row;
     }
-    for (uint32_t j = e->op_begin; j < e->op_end; j++)
-        states += (double)lw_op_reads(plan, &plan->ops[j], positions).states * scale_of(plan, j, scales);
-    return (lw_read_bytes){ .weights = (uint64_t)weights, .states = (uint64_t)states };
+    for (uint32_t j = e->op_begin; j < e->op_end; j++) {
+        const lw_read_bytes op = lw_op_reads(plan, &plan->ops[j], positions);
+        states += (double)op.states * scale_of(plan, j, scales);
+        keys += (double)op.keys * scale_of(plan, j, scales);
+    }
+    return (
+        lw_read_bytes){ .weights = (uint64_t)weights, .states = (uint64_t)states, .keys = (uint64_t)keys };
 }

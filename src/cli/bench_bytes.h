@@ -7,6 +7,7 @@
 
 typedef struct lw_read_bytes {
     uint64_t weights, states;
+    uint64_t keys;             /* and values, of attention: among the states */
 } lw_read_bytes;
 
 /* Of one row of op whose stream has so many positions. A recurrence reads its last anchor and, in the mean,

@@ -178,6 +178,7 @@ static lw_status core_open(lw_draft_bench *b, lw_diag *d)
     lw_core_device device = b->exec.real;
     device.table = &around;
     device.exec = &b->exec;
+    device.goes_ahead = false; /* every round is timed, with drafts or without */
     return lw_core_open(&device, &options, &b->core, d);
 }
 

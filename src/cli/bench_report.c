@@ -110,6 +110,8 @@ static void add_more(json_t *object, bench *b, const results *r)
     json_object_set_new(object, "more_prompts",
                         list_json(b, &b->more_prompts, "tokens", LW_BENCH_MORE_PROMPT));
     json_object_set_new(object, "streams", list_json(b, &b->streams, "streams", LW_BENCH_STREAMS));
+    add_count(object, "stream_rounds", b->stream_rounds);
+    add_count(object, "stream_rounds_ahead", b->stream_rounds_ahead);
     json_object_set_new(object, "depths", depths_json(b));
     if (b->scales != NULL) {
         json_object_set_new(object, "whole",
@@ -143,6 +145,7 @@ static void print_json(bench *b, const char *name, const results *r)
     add_count(object, "weight_bytes", b->weight_bytes);
     add_count(object, "bytes_per_token", b->token.weights);
     add_count(object, "state_bytes_per_token", b->token.states);
+    add_count(object, "kv_bytes_per_token", b->token.keys);
     add_count(object, "load_ns", b->load_ns);
     add_count(object, "resident_bytes", b->resident);
     add_count(object, "resident_max_bytes", b->resident_max);
@@ -191,6 +194,9 @@ static void print_lists(bench *b)
         printf("streams     %10.1f tok/s (%.1f to %.1f), %u at once\n", s.median, s.min, s.max,
                b->streams.values[i]);
     }
+    if (b->streams.count > 0)
+        printf("ahead       %10.1f %% of the streams' rounds were submitted while the last one ran\n",
+               100.0 * (double)b->stream_rounds_ahead / (double)b->stream_rounds);
     for (uint32_t i = 0; i < b->depths.count; i++) {
         const spread s = spread_in(b, LW_BENCH_DEPTH_DECODE + i);
         printf("depth       %10.1f tok/s (%.1f to %.1f) behind %u positions; a prompt chunk %.1f tok/s\n",

@@ -71,7 +71,7 @@ static lw_status run(lw_core *core, crowd *c, double *tokens_per_s, lw_diag *d)
 }
 
 static lw_status core_run(lw_engine *engine, const lw_bench_streams *what, const int32_t *prompts,
-                          reader *readers, double *tokens_per_s, lw_diag *d)
+                          reader *readers, lw_streams_result *out, lw_diag *d)
 {
     lw_core_options options = lw_engine_core_options(engine);
     lw_core_device device;
@@ -82,13 +82,18 @@ static lw_status core_run(lw_engine *engine, const lw_bench_streams *what, const
     if (status != LW_OK) return status;
     status = lw_core_open(&device, &options, &core, d);
     if (status == LW_OK) status = submit(core, what, prompts, readers, d);
-    if (status == LW_OK) status = run(core, readers->crowd, tokens_per_s, d);
+    if (status == LW_OK) status = run(core, readers->crowd, &out->tokens_per_s, d);
+    if (status == LW_OK) {
+        const lw_core_counts counts = lw_core_read_counts(core);
+        out->rounds = counts.rounds;
+        out->rounds_ahead = counts.rounds_ahead;
+    }
     lw_core_close(core);
     lw_engine_return(engine);
     return status;
 }
 
-lw_status lw_bench_streams_run(lw_engine *engine, const lw_bench_streams *what, double *tokens_per_s,
+lw_status lw_bench_streams_run(lw_engine *engine, const lw_bench_streams *what, lw_streams_result *out,
                                lw_diag *d)
 {
     const size_t count = (size_t)what->streams * what->prompt;
@@ -96,7 +101,7 @@ lw_status lw_bench_streams_run(lw_engine *engine, const lw_bench_streams *what, 
     int32_t *prompts = calloc(count, sizeof *prompts);
     reader *readers = calloc(what->streams, sizeof *readers);
     lw_status status = LW_OK;
-    *tokens_per_s = 0.0;
+    *out = (lw_streams_result){ .rounds = 0 };
     if (prompts == NULL || readers == NULL)
         status = lw_fail(d, LW_NO_ROOM, "no memory for the prompts of %u streams", what->streams);
     if (status == LW_OK) {
@@ -104,7 +109,7 @@ lw_status lw_bench_streams_run(lw_engine *engine, const lw_bench_streams *what, 
         for (size_t i = 0; i < count; i++)
             prompts[i] = (int32_t)lw_rng_below(&rng, lw_engine_vocab(engine));
         for (uint32_t i = 0; i < what->streams; i++) readers[i].crowd = &c;
-        status = core_run(engine, what, prompts, readers, tokens_per_s, d);
+        status = core_run(engine, what, prompts, readers, out, d);
     }
     free(readers);
     free(prompts);

@@ -174,13 +174,14 @@ static int check_ops(const lw_term *term, const lw_load_options *load, bool json
 /* What shows the row law on a whole model, with the options that this verb was given. */
 static int check_receipts(const lw_term *term, const char *dir, const lw_load_options *load, bool json)
 {
-    enum { WORDS_MAX = 8 };
+    enum { WORDS_MAX = 9 };
     char *words[WORDS_MAX], threads[32];
     int count = 0;
     snprintf(threads, sizeof threads, "--threads=%u", load->threads);
     words[count++] = (char *)"--quick";
     words[count++] = (char *)"--allow-unshown";
     if (json) words[count++] = (char *)"--json";
+    if (load->kv_int8) words[count++] = (char *)"--kv-int8";
     if (load->threads > 0) words[count++] = threads;
     if (load->device != NULL) {
         words[count++] = (char *)"--device";

@@ -1,5 +1,6 @@
 /* All cases of `lanewise check --ops`, and their report; see check_ops.h. */
 #include "cli/check_ops.h"
+#include "cli/verbs.h"
 
 #include "base/clock.h"
 #include "base/json.h"
@@ -134,9 +135,10 @@ static json_t *report_object(const lw_ops_devices *on, json_t *list, double seco
     json_t *names = names_count(list, &passed);
     const size_t count = json_object_size(names);
     json_decref(names);
-    return json_pack("{s:s, s:s, s:o, s:o, s:f, s:i, s:i, s:b}", "version", LW_VERSION, "compiler",
-                     __VERSION__, "device", device_object(on), "cases", list, "seconds", seconds, "ops",
-                     (int)count, "ops_passed", (int)passed, "passed", passed == count);
+    return json_pack("{s:s, s:s, s:s, s:o, s:o, s:f, s:i, s:i, s:b}", "version", LW_VERSION, "commit",
+                     lw_commit(), "compiler", __VERSION__, "device", device_object(on), "cases", list,
+                     "seconds", seconds, "ops", (int)count, "ops_passed", (int)passed, "passed",
+                     passed == count);
 }
 
 lw_status lw_ops_check(const lw_term *term, const lw_load_options *load, json_t **object, lw_diag *d)
@@ -183,7 +185,8 @@ void lw_ops_print(const json_t *object)
     const char *name;
     json_t *item;
     size_t at;
-    printf("%-14s lanewise %s, %s\n", "program", json_string_value(json_object_get(object, "version")),
+    printf("%-14s lanewise %s (%s), %s\n", "program", json_string_value(json_object_get(object, "version")),
+           json_string_value(json_object_get(object, "commit")),
            json_string_value(json_object_get(object, "compiler")));
     json_object_foreach(json_object_get(object, "device"), name, item)
         printf("%-14s %s\n", name, json_string_value(item));

@@ -259,6 +259,18 @@ static void record_kv_store(lw_ops_plan *p, const lw_ops_case *c)
     end(p, x);
 }
 
+static void record_attend_int8(lw_ops_plan *p, const lw_ops_case *c)
+{
+    record_attend(p, c);
+    lw_plan_keep_kv(&p->plan, LW_KV_INT8);
+}
+
+static void record_kv_store_int8(lw_ops_plan *p, const lw_ops_case *c)
+{
+    record_kv_store(p, c);
+    lw_plan_keep_kv(&p->plan, LW_KV_INT8);
+}
+
 /* a columns */
 static void record_tail(lw_ops_plan *p, const lw_ops_case *c)
 {
@@ -357,6 +369,9 @@ const lw_ops_case lw_ops_cases[] = {
     EMBED(128, LW_MAP_INTEGER, 6, 64, 0, LW_DTYPE_BF16, true, 0, 0, false),
     EMBED(128, LW_MAP_INTEGER, 8, 32, 0, LW_DTYPE_F16, true, 0, 0, false),
     EMBED(128, LW_MAP_E4M3, 8, 128, 16, LW_DTYPE_F32, false, 0, 0, false),
+    EMBED(64, LW_MAP_E4M3, 8, 0, 0, LW_DTYPE_F32, false, 0, 0.013f, false),
+    EMBED(128, LW_MAP_TABLE16, 4, 16, 0, LW_DTYPE_F8_E4M3, false, 0, 0.37f, false),
+    EMBED(128, LW_MAP_TABLE16, 4, 16, 0, LW_DTYPE_F8_E4M3, false, 0, 3.7f, true),
     LINEAR(20, LW_MAP_BF16, 16, 0, 0, LW_DTYPE_BF16, false, 0, 0, false),
     LINEAR(768, LW_MAP_BF16, 16, 0, 0, LW_DTYPE_BF16, false, 0, 0, false),
     LINEAR(77, LW_MAP_FP16, 16, 0, 0, LW_DTYPE_BF16, false, 0, 0, false),
@@ -392,11 +407,14 @@ const lw_ops_case lw_ops_cases[] = {
     OP(ROPE, "whole heads", record_rope, 72, 3, 64, 32, 0),
     OP(ROPE, "part of heads", record_rope, 72, 2, 64, 8, 0),
     OP(KV_STORE, "bf16", record_kv_store, 72, 2, 16, 0, 0),
+    OP(KV_STORE, "int8", record_kv_store_int8, 72, 2, 96, 0, 0),
     OP(ATTEND, "heads of 64", record_attend, 72, 4, 2, 64, 0),
     OP(ATTEND, "heads of 256", record_attend, 72, 2, 1, 256, 0),
     OP(ATTEND, "window", record_attend, 140, 2, 1, 32, 70),
     OP(ATTEND, "from position 1", record_attend, 72, 3, 1, 16, 1),
     OP(ATTEND, "two chunks", record_attend, 530, 1, 1, 16, 0),
+    OP(ATTEND, "int8, heads of 128", record_attend_int8, 72, 4, 1, 128, 0),
+    OP(ATTEND, "int8, window", record_attend_int8, 140, 2, 1, 32, 70),
     OP(HEAD_GATE, "a gate a head", record_head_gate, 72, 96, 3, 0, 0),
     OP(HEAD_GATE, "a gate a column", record_head_gate, 72, 48, 48, 0, 0),
     OP(SHORT_CONV, "3 taps", record_conv, 72, 40, 3, 0, 0),
@@ -431,11 +449,20 @@ const char *lw_ops_case_name(const lw_ops_case *c)
     return c->op == LW_OP_COUNT ? "layer" : lw_op_table[c->op].name;
 }
 
+/* By the case's place among those of its op, so that cases of other ops may come and go. */
+static uint64_t seed_of(uint32_t index)
+{
+    const lw_op_kind op = lw_ops_cases[index].op;
+    uint64_t before = 0;
+    for (uint32_t i = 0; i < index; i++) before += lw_ops_cases[i].op == op;
+    return 0x0B63 + ((uint64_t)op << 8) + before;
+}
+
 lw_status lw_ops_plan_make(lw_ops_plan *p, uint32_t index, lw_diag *d)
 {
     const lw_ops_case *c = &lw_ops_cases[index];
     LW_ASSERT(c->length <= LW_OPS_LENGTH_MAX);
-    *p = (lw_ops_plan){ .rng = lw_rng_make(0x0B5E + index), .d = d };
+    *p = (lw_ops_plan){ .rng = lw_rng_make(seed_of(index)), .d = d };
     const lw_status status = lw_plan_init(&p->plan, d);
     if (status != LW_OK) return status;
     c->record(p, c);

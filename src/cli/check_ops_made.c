@@ -16,18 +16,20 @@ static void put(lw_dtype type, uint8_t *at, float value)
     else memcpy(at, &half, sizeof half);
 }
 
-/* Numbers of about size; of fp16 and e4m3 of any exponent near it, every eighth subnormal. */
+/* Numbers of about size, of either sign; of fp16 and e4m3 of any exponent near it, every eighth subnormal. */
 static void fill_numbers(lw_rng *rng, lw_dtype type, uint8_t *bytes, size_t count, float size)
 {
     const size_t item = lw_dtype_bytes(type);
     for (size_t i = 0; i < count; i++) {
         const bool tiny = i % 8 == 0;
         if (type == LW_DTYPE_F16) {
-            const uint16_t half = (uint16_t)(tiny ? 1 + lw_rng_below(rng, 0x3FF)
-                                                  : 0x1C00 + lw_rng_below(rng, 0x0C00));
+            const uint64_t size_bits =
+                tiny ? 1 + lw_rng_below(rng, 0x3FF) : 0x1C00 + lw_rng_below(rng, 0x0C00);
+            const uint16_t half = (uint16_t)(size_bits | lw_rng_below(rng, 2) << 15);
             memcpy(bytes + i * item, &half, sizeof half);
         } else if (type == LW_DTYPE_F8_E4M3) {
-            bytes[i] = (uint8_t)(tiny ? 1 + lw_rng_below(rng, 7) : 0x20 + lw_rng_below(rng, 0x20));
+            const uint64_t size_bits = tiny ? 1 + lw_rng_below(rng, 7) : 0x20 + lw_rng_below(rng, 0x20);
+            bytes[i] = (uint8_t)(size_bits | lw_rng_below(rng, 2) << 7);
         } else {
             put(type, bytes + i * item, size * lw_rng_normal(rng));
         }

@@ -1,9 +1,9 @@
 /* `lanewise devices`: what can compute here. Devices are opened, not guessed at: what is listed works. */
 #include "cli/verbs.h"
 
+#include "base/machine.h"
 #include "device/device.h"
 
-#include <sched.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -17,13 +17,6 @@ static const char devices_examples[] = "  lanewise devices\n"
 
 static const char *const isas[] = { "generic", "avx2", "avx512f", "avx512bf16" };
 enum { ISA_COUNT = sizeof isas / sizeof isas[0] };
-
-static uint32_t thread_count(void)
-{
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-    return (uint32_t)CPU_COUNT(&set);
-}
 
 static uint64_t memory_bytes(void)
 {
@@ -119,8 +112,9 @@ static void print_plain(const json_t *object)
     }
     printf("isas      ");
     json_array_foreach(json_object_get(object, "isas"), at, item) printf(" %s", json_string_value(item));
-    printf("\nthreads    %d\nmemory     %.1f GiB\n",
+    printf("\nthreads    %d by default, on %d CPUs\nmemory     %.1f GiB\n",
            (int)json_integer_value(json_object_get(object, "threads")),
+           (int)json_integer_value(json_object_get(object, "cpus")),
            gib((uint64_t)json_integer_value(json_object_get(object, "memory_bytes"))));
 }
 
@@ -141,8 +135,11 @@ int lw_verb_devices(const lw_term *term, int argc, char **argv)
     if (!lw_options_ready(&usage, argc, argv, &arguments, &code)) return code;
     json_t *devices = json_array();
     for (size_t i = 0; lw_devices[i] != NULL; i++) list_kind(lw_devices[i], term, devices);
-    json_t *object = json_pack("{s:o, s:o, s:I, s:I}", "devices", devices, "isas", isa_list(), "threads",
-                               (json_int_t)thread_count(), "memory_bytes", (json_int_t)memory_bytes());
+    lw_machine_cpus cpus;
+    lw_machine_cpus_own(&cpus);
+    json_t *object = json_pack("{s:o, s:o, s:I, s:I, s:I}", "devices", devices, "isas", isa_list(), "threads",
+                               (json_int_t)cpus.worth, "cpus", (json_int_t)cpus.count, "memory_bytes",
+                               (json_int_t)memory_bytes());
     if (object == NULL) return lw_term_error("no memory for the list");
     if (json) {
         lw_out_json(object);

@@ -68,6 +68,15 @@ static void on_unused(void *context, const char *name)
     json_array_append_new(context, text_json(name));
 }
 
+/* Bytes that keys and values of one token take, as they are kept. */
+static void add_kv(json_t *object, lw_plan *plan)
+{
+    const json_int_t whole = (json_int_t)lw_plan_kv_bytes(plan);
+    lw_plan_keep_kv(plan, LW_KV_INT8);
+    const json_int_t codes = (json_int_t)lw_plan_kv_bytes(plan);
+    json_object_set_new(object, "kv_bytes", json_pack("{s:I, s:I}", "bf16", whole, "int8", codes));
+}
+
 /* Whether a family records this checkpoint; its weights by format, and the tensors that it leaves. */
 static void add_family(json_t *object, const lw_checkpoint *checkpoint)
 {
@@ -85,6 +94,7 @@ static void add_family(json_t *object, const lw_checkpoint *checkpoint)
         lw_weight_format(&plan.weights[i], format);
         tally(formats, format, lw_weight_bytes(&plan.weights[i]));
     }
+    if (status == LW_OK) add_kv(object, &plan);
     lw_plan_deinit(&plan);
     json_object_set_new(object, "served", json_boolean(status == LW_OK));
     if (status != LW_OK) json_object_set_new(object, "why", text_json(d.text));
@@ -191,6 +201,14 @@ static void print_unused(const json_t *unused)
     if (count > UNUSED_SHOWN) printf("%-14s ... and %zu more\n", "", count - UNUSED_SHOWN);
 }
 
+static void print_kv(const json_t *bytes)
+{
+    if (bytes == NULL) return;
+    printf("%-14s %lld bytes of keys and values; with --kv-int8 %lld\n", "a token",
+           (long long)json_integer_value(json_object_get(bytes, "bf16")),
+           (long long)json_integer_value(json_object_get(bytes, "int8")));
+}
+
 static void print_plain(const json_t *object)
 {
     static const struct {
@@ -207,6 +225,7 @@ static void print_plain(const json_t *object)
     print_text(object);
     print_tally("weights", "weights", json_object_get(object, "formats"));
     print_unused(json_object_get(object, "unused"));
+    print_kv(json_object_get(object, "kv_bytes"));
     const bool served = json_is_true(json_object_get(object, "served"));
     if (served) printf("%-14s yes, by family %s\n", "served", text_of(object, "family"));
     else printf("%-14s no: %s\n", "served", text_of(object, "why"));

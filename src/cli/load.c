@@ -18,7 +18,7 @@ size_t lw_load_options_table(lw_load_options *load, lw_option table[LW_LOAD_OPTI
           .u32 = &load->threads,
           .min = 1,
           .max = LW_POOL_THREADS_MAX,
-          .help = "threads that compute; default: one for each core" },
+          .help = "threads that compute; default: one for each fast core, within the container's quota" },
         { .name = "isa",
           .value = "X",
           .text = &load->isa,
@@ -40,6 +40,9 @@ size_t lw_load_options_table(lw_load_options *load, lw_option table[LW_LOAD_OPTI
           .min = 1,
           .max = CHUNK_ROWS_MAX,
           .help = "prompt rows computed together; changes speed, never the reply" },
+        { .name = "kv-int8",
+          .flag = &load->kv_int8,
+          .help = "keep keys and values in int8: half the memory a token, and other replies" },
     };
     memcpy(table, options, sizeof options);
     return LW_LOAD_OPTIONS_COUNT;
@@ -90,11 +93,9 @@ lw_status lw_load_chat(lw_loaded *loaded, lw_diag *d)
     return status == LW_NOT_FOUND ? LW_OK : status;
 }
 
-lw_status lw_load_engine(lw_loaded *loaded, const lw_load_options *options, const lw_term *term,
-                         lw_trace trace, lw_diag *d)
+lw_engine_options lw_load_engine_options(const lw_load_options *options, const lw_term *term)
 {
-    lw_progress_line line = lw_progress_line_make(term, "loading");
-    const lw_engine_options engine_options = {
+    return (lw_engine_options){
         .device = options->device,
         .device_options = lw_load_device_options(options, term),
         .lanes = options->lanes != 0 ? options->lanes : 1,
@@ -102,9 +103,17 @@ lw_status lw_load_engine(lw_loaded *loaded, const lw_load_options *options, cons
         .chunk_rows = options->chunk,
         .wanted_rows = options->wanted,
         .head = options->head,
-        .progress = lw_progress_of_line(&line),
-        .trace = trace,
+        .kv_int8 = options->kv_int8,
     };
+}
+
+lw_status lw_load_engine(lw_loaded *loaded, const lw_load_options *options, const lw_term *term,
+                         lw_trace trace, lw_diag *d)
+{
+    lw_progress_line line = lw_progress_line_make(term, "loading");
+    lw_engine_options engine_options = lw_load_engine_options(options, term);
+    engine_options.progress = lw_progress_of_line(&line);
+    engine_options.trace = trace;
     lw_status status = lw_engine_open(loaded->checkpoint, &engine_options, &loaded->engine, d);
     lw_progress_line_clear(&line);
     if (status == LW_OK) status = lw_stream_open(loaded->engine, &loaded->stream, d);

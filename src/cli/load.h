@@ -18,6 +18,7 @@ typedef struct lw_load_options {
     const char *isa;                  /* NULL: the best */
     bool head;                        /* the draft head too, where the checkpoint has one */
     const char *device;               /* NULL: cpu */
+    bool kv_int8;                     /* keys and values in int8 */
 } lw_load_options;
 
 /* Zero it, open parts, close it; closing takes any state. */
@@ -33,11 +34,14 @@ typedef struct lw_loaded {
 } lw_loaded;
 
 /* Options of every verb that computes, written to table; returns their number. */
-enum { LW_LOAD_OPTIONS_COUNT = 5 };
+enum { LW_LOAD_OPTIONS_COUNT = 6 };
 size_t lw_load_options_table(lw_load_options *load, lw_option table[LW_LOAD_OPTIONS_COUNT]);
 
 /* What a device is opened with; borrows both. */
 lw_device_options lw_load_device_options(const lw_load_options *load, const lw_term *term);
+
+/* The same of an engine; nobody is told of its progress and ops yet. */
+lw_engine_options lw_load_engine_options(const lw_load_options *options, const lw_term *term);
 
 lw_status lw_load_checkpoint(lw_loaded *loaded, const char *dir, lw_diag *d) LW_MUST_USE;
 /* The ids that end a reply, the tokenizer and its scratch. LW_NOT_FOUND, with the ids read, when there is no

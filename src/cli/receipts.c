@@ -127,6 +127,7 @@ static int receipts_model(const receipts_run *run, const char *dir)
         .context = run->load.context,
         .chunk_rows = run->load.chunk,
         .tokens = run->tokens,
+        .kv_int8 = run->load.kv_int8,
     };
     lw_receipt_model *model = lw_receipt_model_make(&options);
     if (model == NULL) return lw_term_error("no memory for a model");

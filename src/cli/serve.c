@@ -30,14 +30,14 @@ typedef struct serve_arguments {
     char costs_dir[LW_KEPT_PATH_BYTES];
 } serve_arguments;
 
-enum { SERVE_OPTIONS_COUNT = 38 };
+enum { SERVE_OPTIONS_COUNT = 39 };
 
 static size_t engine_table(serve_arguments *a, lw_option *table)
 {
     lw_model_options *m = &a->serve.model;
     const lw_option options[] = {
         { .name = "threads", .value = "N", .u32 = &m->threads, .min = 1, .max = 256,
-          .help = "threads of the cpu device; default: one for each CPU" },
+          .help = "threads of the cpu device; default: one for each fast core" },
         { .name = "isa", .value = "NAME", .text = &m->isa,
           .choices = "generic|avx2|avx512|avx512f|avx512bf16",
           .help = "instruction set; default: the best" },
@@ -63,6 +63,8 @@ static size_t engine_table(serve_arguments *a, lw_option *table)
           .help = "of those by the model's own draft head; 0: it is not loaded; default: 5" },
         { .name = "trust-specials", .flag = &m->specials_anywhere,
           .help = "special tokens spelled in messages become tokens" },
+        { .name = "kv-int8", .flag = &m->kv_int8,
+          .help = "keep keys and values in int8: half the memory a token, and other replies" },
     };
     memcpy(table, options, sizeof options);
     return sizeof options / sizeof options[0];

@@ -14,6 +14,18 @@
     .key_width = 128, .value_heads = 64, .value_width = 64, .experts = 128, .top = 6, .expert_width = 1856, \
     .shared_width = 3712, .has_head = true
 
+/* Layers in groups of four. */
+#define QWEN_GROUPS3 "dddFdddFdddF"
+#define QWEN_GROUPS10 QWEN_GROUPS3 QWEN_GROUPS3 QWEN_GROUPS3 "dddF"
+#define QWEN_GROUPS16 QWEN_GROUPS10 QWEN_GROUPS3 QWEN_GROUPS3
+#define QWEN_27B_SIZES \
+    .width = 5120, .ffn_width = 17408, .vocab = 248320, .heads = 24, .heads_kv = 4, .head_dim = 256, \
+    .taps = 4, .key_heads = 16, .key_width = 128, .value_heads = 48, .value_width = 128, .has_head = true
+#define QWEN_35B_SIZES \
+    .width = 2048, .vocab = 248320, .heads = 16, .heads_kv = 2, .head_dim = 256, .taps = 4, .key_heads = 16, \
+    .key_width = 128, .value_heads = 32, .value_width = 128, .experts = 256, .top = 8, .expert_width = 512, \
+    .shared_width = 512, .has_head = true
+
 static const lw_synth_shape shapes[] = {
     { .name = "lfm3-1.7b",
       .model_type = "lfm3",
@@ -68,37 +80,14 @@ static const lw_synth_shape shapes[] = {
       .model_type = "qwen3_5_text",
       .layers = "dddF",
       .whole = { { 'd', 48 }, { 'F', 16 } },
-      .width = 5120,
-      .ffn_width = 17408,
-      .vocab = 248320,
-      .heads = 24,
-      .heads_kv = 4,
-      .head_dim = 256,
-      .taps = 4,
-      .key_heads = 16,
-      .key_width = 128,
-      .value_heads = 48,
-      .value_width = 128,
-      .has_head = true },
+      QWEN_27B_SIZES },
+    { .name = "qwen3.8-27b", .model_type = "qwen3_5_text", .layers = QWEN_GROUPS16, QWEN_27B_SIZES },
     { .name = "qwen3.5-35b-a3b-cut",
       .model_type = "qwen3_5_moe_text",
       .layers = "dddF",
       .whole = { { 'd', 30 }, { 'F', 10 } },
-      .width = 2048,
-      .vocab = 248320,
-      .heads = 16,
-      .heads_kv = 2,
-      .head_dim = 256,
-      .taps = 4,
-      .key_heads = 16,
-      .key_width = 128,
-      .value_heads = 32,
-      .value_width = 128,
-      .experts = 256,
-      .top = 8,
-      .expert_width = 512,
-      .shared_width = 512,
-      .has_head = true },
+      QWEN_35B_SIZES },
+    { .name = "qwen3.5-35b-a3b", .model_type = "qwen3_5_moe_text", .layers = QWEN_GROUPS10, QWEN_35B_SIZES },
     { .name = "nemotron-30b-a3b-cut",
       .model_type = "nemotron_h",
       .layers = "MEMEM*E",

@@ -33,8 +33,9 @@ lw_status lw_synth_shape_find(const char *name, const lw_synth_shape **out, uint
 
 /* The names, for --help. */
 #define LW_SYNTH_SHAPES \
-    "lfm3-1.7b, lfm3-350m, lfm2-1.2b, qwen3.5-0.8b, qwen3.8-27b-cut, qwen3.5-35b-a3b-cut,\n" \
-    "nemotron-30b-a3b-cut or nemotron-30b-a3b, then -bf16, -8bit, -6bit or -4bit"
+    "lfm3-1.7b, lfm3-350m, lfm2-1.2b, qwen3.5-0.8b, qwen3.8-27b, qwen3.5-35b-a3b, nemotron-30b-a3b,\n" \
+    "or qwen3.8-27b-cut, qwen3.5-35b-a3b-cut, nemotron-30b-a3b-cut, which have a group of the layers;\n" \
+    "then -bf16, -8bit, -6bit or -4bit"
 
 /* Names without formats, in the order of the table; NULL past the last. */
 const char *lw_synth_shape_name(size_t index);

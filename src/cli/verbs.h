@@ -6,6 +6,9 @@
 #include "cli/options.h"
 #include "cli/term.h"
 
+/* Its first digits, with "-changed" behind them where the tree was; "unknown" where nothing tells. */
+const char *lw_commit(void);
+
 int lw_verb_run(const lw_term *term, int argc, char **argv);
 int lw_verb_serve(const lw_term *term, int argc, char **argv);
 int lw_verb_info(const lw_term *term, int argc, char **argv);

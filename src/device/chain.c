@@ -9,7 +9,9 @@ lw_status lw_chain_walk_init(lw_chain_walk *walk, uint32_t rows_max, lw_diag *d)
     walk->rows = calloc(rows_max, sizeof *walk->rows);
     walk->lanes = calloc(rows_max, sizeof *walk->lanes);
     walk->tokens = calloc((size_t)rows_max * LW_CHAIN_STEPS_MAX, sizeof *walk->tokens);
-    if (walk->rows != NULL && walk->lanes != NULL && walk->tokens != NULL) return LW_OK;
+    walk->drawn = calloc(rows_max, sizeof *walk->drawn);
+    if (walk->rows != NULL && walk->lanes != NULL && walk->tokens != NULL && walk->drawn != NULL)
+        return LW_OK;
     lw_chain_walk_deinit(walk);
     return lw_fail(d, LW_NO_ROOM, "no memory for %u chains of drafts", rows_max);
 }
@@ -19,6 +21,7 @@ void lw_chain_walk_deinit(lw_chain_walk *walk)
     free(walk->rows);
     free(walk->lanes);
     free(walk->tokens);
+    free(walk->drawn);
     *walk = (lw_chain_walk){ 0 };
 }
 
@@ -80,10 +83,11 @@ void lw_chain_walk_keep(lw_chain_walk *walk, uint32_t row, uint32_t step, int32_
 void lw_chain_walk_draw(lw_chain_walk *walk, const float *logits, size_t stride, uint32_t vocab)
 {
     const lw_chain *chain = walk->chain;
+    const lw_chain_step step = { .index = walk->step, .row_count = walk->row_count, .logits = logits,
+                                 .stride = stride };
+    if (chain->draw != NULL) chain->draw(chain->context, &step, walk->drawn);
     for (uint32_t r = 0; r < walk->row_count; r++) {
-        const float *row = logits + r * stride;
-        const int32_t token = chain->draw != NULL ? chain->draw(chain->context, r, walk->step, row)
-                                                  : likeliest(row, vocab);
+        const int32_t token = chain->draw != NULL ? walk->drawn[r] : likeliest(logits + r * stride, vocab);
         LW_ASSERT(token >= 0 && (uint32_t)token < vocab);
         lw_chain_walk_keep(walk, r, walk->step, token);
         walk->rows[r].token = token;

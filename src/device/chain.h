@@ -12,6 +12,7 @@ typedef struct lw_chain_walk {
     lw_row *rows;              /* [rows_max] of the step in hand */
     lw_batch_lane *lanes;      /* [rows_max] one for each row */
     int32_t *tokens;           /* [rows_max][LW_CHAIN_STEPS_MAX] */
+    int32_t *drawn;            /* [rows_max] in the step in hand */
     const lw_chain *chain;
     uint32_t step, row_count;  /* rows of the step in hand */
 } lw_chain_walk;

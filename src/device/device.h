@@ -5,6 +5,9 @@
  * -> submit, or submit_chain, / wait / read for each round -> exec_close -> close. One thread owns a device
  * and all it made.
  *
+ * What is given to a device it does in order: copies of pages too. Where it goes ahead, one batch more may be
+ * submitted before the last one is waited for, and its rows may name tokens that the last one draws.
+ *
  * Commit is host arithmetic and no call of this contract: a forward writes at slots >= committed only, so
  * rows that are not kept are simply written over.
  */
@@ -17,7 +20,7 @@
 
 /* One token of one stream at one absolute position. */
 typedef struct lw_row {
-    int32_t token;
+    int32_t token;        /* an id, or lw_row_drawn of one that is not known yet */
     uint32_t lane;        /* index into lw_batch.lanes */
     uint32_t position;    /* absolute */
     uint32_t
@@ -26,7 +29,11 @@ typedef struct lw_row {
     bool wanted;          /* its logits are wanted */
 } lw_row;
 
-enum { LW_PAGE_NONE = 0xFFFFFFFF };
+/* The token that the index-th wanted row of the batch before draws: its likeliest, which that batch was to
+ * find (best). Where a logit is NaN or infinite it is any token, and the row is of no use. */
+static inline int32_t lw_row_drawn(uint32_t index) { return -1 - (int32_t)index; }
+
+enum { LW_PAGE_NONE = 0xFFFFFFFF, LW_BATCHES_OPEN_MAX = 2 /* that are submitted and not waited for */ };
 
 typedef struct lw_batch_lane {
     uint32_t committed;                              /* positions [0, committed) are kept */
@@ -35,16 +42,25 @@ typedef struct lw_batch_lane {
         *pages[LW_PLAN_REACHES_MAX]; /* per reach group: page id of slots [64 i, 64 i + 64), or none */
 } lw_batch_lane;
 
-/* Rows of any mix of lanes; rows of one lane stand in order, parents before children. Borrowed until wait. */
+/* Rows of any mix of lanes; rows of one lane stand in order, parents before children. Read by submit alone.
+ */
 typedef struct lw_batch {
     const lw_row *rows;
     uint32_t row_count;
     const lw_batch_lane *lanes;
     uint32_t lane_count;
-    bool best;                /* read_best will be asked */
+    bool best;                /* read_best will be asked, or the next batch names drawn tokens */
 } lw_batch;
 
 enum { LW_CHAIN_STEPS_MAX = 16 };
+
+/* One step of chains: the first row_count of their rows still go on. */
+typedef struct lw_chain_step {
+    uint32_t index;
+    uint32_t row_count;
+    const float *logits;      /* of each row, stride floats apart */
+    size_t stride;
+} lw_chain_step;
 
 /* Chains of draft rows, run by the plan's draft head as one submission: from each first row's logits a token
  * is drawn, which is the row of the next step, one position and one slot further, and so on. The token of a
@@ -57,9 +73,9 @@ typedef struct lw_chain {
     uint32_t row_count;
     const lw_batch_lane *lanes;
     uint32_t lane_count;
-    /* The token that a row draws at a step, an id of the vocabulary; NULL: the likeliest, of equals the
-     * lowest id. */
-    int32_t (*draw)(void *context, uint32_t row, uint32_t step, const float *logits);
+    /* Draws tokens[row_count] of a step, ids of the vocabulary; NULL: the likeliest, of equals the lowest id.
+     */
+    void (*draw)(void *context, const lw_chain_step *step, int32_t *tokens);
     void *context;
 } lw_chain;
 
@@ -132,6 +148,9 @@ typedef struct lw_device_table {
     uint64_t (*free_bytes)(const lw_device *device);
     /* Threads of its own that idle between submissions, for who drives it; NULL: it has none. */
     lw_pool *(*threads)(const lw_device *device);
+    /* Whether a batch may be submitted before the last one is waited for. NULL: it may not, since submissions
+     * run at once and nothing would be won. A device that does has read_best. */
+    bool (*goes_ahead)(const lw_device *device);
     /* NULL: the device has no launches to count. */
     void (*read_counts)(const lw_device *device, lw_device_counts *counts);
 
@@ -147,20 +166,22 @@ typedef struct lw_device_table {
                          lw_exec **out, lw_diag *d);
     void (*exec_close)(lw_exec *exec);
 
-    /* Starts entry's ops over batch. A failure may also surface at the wait; either way nothing was kept. */
+    /* Starts entry's ops over batch. A failure may also surface at the wait; either way nothing was kept, and
+     * where a batch before is still open, that one is as it was. */
     lw_status (*submit)(lw_exec *exec, uint32_t entry, const lw_batch *batch, lw_ticket *ticket, lw_diag *d);
     lw_status (*wait)(lw_exec *exec, lw_ticket ticket, lw_diag *d);
 
     /* After wait: the logits of the index-th wanted row, in batch order, [vocab] fp32; valid until the next
-     * submit. */
+     * submit, which must not have come already. */
     lw_status (*read_logits)(lw_exec *exec, uint32_t index, const float **logits, lw_diag *d);
 
     /* After wait of a batch with best, in place of the logits, which then stay where they are: the likeliest
-     * id of the index-th wanted row, of equals the lowest; -1 where a logit is NaN or infinite. NULL: the
-     * device has logits only. */
+     * id of the index-th wanted row, of equals the lowest; -1 where a logit is NaN or infinite. Of the batch
+     * that was last waited for, be the next one submitted or not. NULL: the device has logits only. */
     lw_status (*read_best)(lw_exec *exec, uint32_t index, int32_t *id, lw_diag *d);
 
-    /* The same for chains of the entry LW_ENTRY_HEAD, which the plan has; no more of them than wanted_max.
+    /* Submits chains of the entry LW_ENTRY_HEAD, which the plan has, while no batch is open; no more of them
+     * than wanted_max.
      * What it wrote, at slots from committed on, the forward over the same slots overwrites. */
     lw_status (*submit_chain)(lw_exec *exec, const lw_chain *chain, lw_ticket *ticket, lw_diag *d);
     /* After wait: the tokens that the chain of this row drew, [steps]; valid until the next submit. */

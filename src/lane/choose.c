@@ -15,9 +15,13 @@ static const lw_depth *depth_of(const lw_core *core, const lw__share *share)
     return &lane->depths[lane->drafted_by];
 }
 
-static uint32_t rows_known(const lw__lane *lane)
+/* Rows that a lane brings at most. */
+static uint32_t rows_fit(const lw_core *core, const lw__lane *lane, uint32_t room)
 {
-    return lane->count - lane->committed;
+    const uint32_t rows = lw__lane_rows(lane) < room ? lw__lane_rows(lane) : room;
+    /* With those under way no more than a round has: for so many its pages were promised. */
+    LW_ASSERT(rows > 0 && lane->open_rows + rows <= core->options.rows_max);
+    return rows;
 }
 
 /* Known rows of every running lane; each gets one before any gets more. */
@@ -27,11 +31,11 @@ static void choose_running(const lw_core *core, lw__round *round)
     for (uint32_t i = 0; i < core->options.lanes; i++) {
         const lw__lane *lane = &core->lanes[i];
         if (!lw__lane_runs(lane)) continue;
-        const uint32_t more = rows_known(lane) - 1 < spare ? rows_known(lane) - 1 : spare;
-        spare -= more;
-        round->shares[round->share_count++] = (lw__share){ .lane = i, .known = 1 + more,
-                                                           .draws = 1 + more == rows_known(lane) };
-        round->row_count += 1 + more;
+        const uint32_t known = rows_fit(core, lane, 1 + spare);
+        spare -= known - 1;
+        round->shares[round->share_count++] = (lw__share){ .lane = i, .known = known,
+                                                           .draws = known == lw__lane_rows(lane) };
+        round->row_count += known;
     }
     round->running = round->share_count;
 }
@@ -101,7 +105,7 @@ static bool goes_before(const lw__lane *a, const lw__lane *b)
     const bool a_is_due = a->passed_over >= LW__PASSED_MAX, b_is_due = b->passed_over >= LW__PASSED_MAX;
     if (a_is_due != b_is_due) return a_is_due;
     if (a_is_due && a->passed_over != b->passed_over) return a->passed_over > b->passed_over;
-    if (!a_is_due && rows_known(a) != rows_known(b)) return rows_known(a) < rows_known(b);
+    if (!a_is_due && lw__lane_rows(a) != lw__lane_rows(b)) return lw__lane_rows(a) < lw__lane_rows(b);
     return a->job.id < b->job.id;
 }
 
@@ -110,7 +114,7 @@ static uint32_t next_prompt(const lw_core *core, const lw__round *round)
 {
     uint32_t best = core->options.lanes;
     for (uint32_t i = 0; i < core->options.lanes; i++) {
-        if (core->lanes[i].state != LW__LANE_FILLING) continue;
+        if (!lw__lane_fills(&core->lanes[i])) continue;
         bool has_share = false;
         for (uint32_t s = round->running; s < round->share_count; s++)
             has_share |= round->shares[s].lane == i;
@@ -135,15 +139,22 @@ static uint32_t prompt_room(const lw_core *core, const lw__round *round)
     return rows;
 }
 
+/* Rows of one prompt in a round: where rounds go ahead, two of its chunks have to fit its pages. */
+static uint32_t chunk_rows(const lw_core *core)
+{
+    return core->device.goes_ahead ? core->options.rows_max / 2 : core->options.rows_max;
+}
+
 static void choose_prompts(const lw_core *core, lw__round *round)
 {
     uint32_t room = prompt_room(core, round);
+    const uint32_t chunk = chunk_rows(core);
     while (room > 0) {
         const uint32_t next = next_prompt(core, round);
         if (next == core->options.lanes) return;
         const lw__lane *lane = &core->lanes[next];
-        const uint32_t left = rows_known(lane), rows = left < room ? left : room;
-        const bool draws = rows == left && lane->job.request->tokens_max > 0;
+        const uint32_t rows = rows_fit(core, lane, chunk < room ? chunk : room);
+        const bool draws = rows == lw__lane_rows(lane) && lane->job.request->tokens_max > 0;
         round->shares[round->share_count++] = (lw__share){ .lane = next, .known = rows, .draws = draws };
         round->row_count += rows;
         round->prompt_rows += rows;

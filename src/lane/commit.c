@@ -134,24 +134,10 @@ static void share_commit(lw_core *core, const lw__share *share, uint64_t round_n
         lw__seat_leave(core, lane, lane->drawn_status, finish, lane->diag.text);
         return;
     }
-    lw_pages_trim(core->device.pool, &lane->pages, lane->committed);
+    lw_pages_trim(core->device.pool, &lane->pages, lane->committed, lane->committed + lane->open_rows);
     if (!has_ended) return;
     lw_cache_publish(&core->cache, lane->ids, lane->committed, &lane->pages, lane->job.id);
     lw__seat_leave(core, lane, LW_OK, finish, "");
-}
-
-/* A filling prompt without a share was passed over if another one had rows. */
-static void count_passes(lw_core *core, const lw__round *round)
-{
-    for (uint32_t i = 0; i < core->options.lanes; i++) {
-        bool has_share = false;
-        for (uint32_t s = 0; s < round->share_count; s++) has_share |= round->shares[s].lane == i;
-        if (has_share) {
-            core->lanes[i].passed_over = 0;
-        } else if (core->lanes[i].state == LW__LANE_FILLING && round->prompt_rows > 0) {
-            core->lanes[i].passed_over++;
-        }
-    }
 }
 
 void lw__round_commit(lw_core *core, const lw__round *round, uint64_t round_ns)
@@ -159,7 +145,6 @@ void lw__round_commit(lw_core *core, const lw__round *round, uint64_t round_ns)
     const bool is_pure = round->prompt_rows == 0;
     core->counts.rows += round->row_count;
     core->counts.prompt_rows += round->prompt_rows;
-    count_passes(core, round);
     lw_costs_measure(&core->costs, round->row_count, (double)round_ns);
     for (uint32_t i = 0; i < round->share_count; i++) {
         share_commit(core, &round->shares[i], is_pure ? round_ns : 0);

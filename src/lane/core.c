@@ -1,10 +1,9 @@
-/* Opening a core, its queue, and the order of a round; see core.h. */
+/* Opening a core, and its requests between rounds; see core.h. */
 #include "lane/core_internal.h"
 #include "lane/sample_row.h"
 
 #include "base/limits.h"
 
-#include <fenv.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -118,6 +117,7 @@ void lw_core_close(lw_core *core)
 {
     if (core == NULL) return;
     const uint32_t lane_count = core->lanes != NULL ? core->options.lanes : 0;
+    if (lane_count > 0) lw__round_drop(core);
     while (core->queue_count > 0) lw_core_cancel(core, core->queue[core->queue_begin].id);
     for (uint32_t i = 0; i < lane_count; i++) {
         lw__lane *lane = &core->lanes[i];
@@ -237,7 +237,8 @@ static lw__lane *lane_of(lw_core *core, uint64_t id)
 {
     for (uint32_t i = 0; i < core->options.lanes; i++) {
         lw__lane *lane = &core->lanes[i];
-        if (lane->state != LW__LANE_FREE && lane->job.id == id) return lane;
+        const bool is_seated = lane->state == LW__LANE_FILLING || lane->state == LW__LANE_RUNNING;
+        if (is_seated && lane->job.id == id) return lane;
     }
     return NULL;
 }
@@ -303,120 +304,4 @@ lw_core_counts lw_core_read_counts(const lw_core *core)
     counts.cache_bytes = lw_cache_bytes(&core->cache);
     counts.cache = core->cache.counts;
     return counts;
-}
-
-/* ---- a round ---- */
-
-/* Rows of one share: the known tokens as a chain, the drafts as a tree below the last of them. */
-static void rows_fill(lw_core *core, const lw__share *share)
-{
-    const lw__lane *lane = &core->lanes[share->lane];
-    lw_row *rows = core->rows + share->row_begin;
-    const uint32_t last = share->known - 1;
-    for (uint32_t i = 0; i < share->known; i++) {
-        const uint32_t position = lane->committed + i;
-        rows[i] = (lw_row){ .token = lane->ids[position],
-                            .lane = share->lane,
-                            .position = position,
-                            .slot = position,
-                            .parent = i == 0 ? -1 : (int32_t)(share->row_begin + i - 1),
-                            .wanted = i == last && share->draws };
-    }
-    for (uint32_t i = 0; i < share->drafts; i++) {
-        const uint32_t parent = last + (uint32_t)(lane->draft.parents[i] + 1);
-        rows[share->known + i] = (lw_row){ .token = lane->draft.tokens[i], .lane = share->lane,
-                                           .position = rows[parent].position + 1,
-                                           .slot = lane->committed + share->known + i,
-                                           .parent = (int32_t)(share->row_begin + parent), .wanted = true };
-    }
-}
-
-void lw__pages_cover(lw_core *core, lw__lane *lane, uint32_t end)
-{
-    for (uint32_t g = 0; g < core->device.pool->group_count; g++) {
-        const uint32_t wanted = lw_pages_wanted(&lane->pages, g, end);
-        LW_ASSERT(lane->pages.end[g] - lane->pages.begin[g] + wanted <= lane->reserved[g]);
-        LW_ASSERT(lw_cache_yield(&core->cache, g, wanted, LW_CACHE_NONE));
-    }
-    LW_ASSERT(lw_pages_cover(core->device.pool, &lane->pages, end, NULL) == LW_OK);
-    for (uint32_t slot = lane->committed; slot < end; slot++) {
-        LW_ASSERT(lw_pages_may_write(core->device.pool, &lane->pages, slot));
-    }
-}
-
-void lw__lanes_fill(const lw_core *core, lw_batch_lane *lanes)
-{
-    for (uint32_t i = 0; i < core->options.lanes; i++) {
-        const lw__lane *lane = &core->lanes[i];
-        lanes[i] =
-            (lw_batch_lane){ .committed = lane->committed, .page_count = core->device.pool->table_pages };
-        for (uint32_t g = 0; g < core->device.pool->group_count; g++) lanes[i].pages[g] = lane->pages.ids[g];
-    }
-}
-
-static lw_status forward(lw_core *core, const lw__round *round, lw_diag *d)
-{
-    lw_batch_lane lanes[LW_CORE_LANES_MAX];
-    bool best = false;
-    for (uint32_t i = 0; i < round->share_count; i++) {
-        const lw__share *share = &round->shares[i];
-        best = best || (share->draws && lw__reads_best(core, core->lanes[share->lane].job.request));
-        lw__lane *lane = &core->lanes[share->lane];
-        lw__pages_cover(core, lane, lane->committed + share->known + share->drafts);
-        rows_fill(core, share);
-    }
-    lw__lanes_fill(core, lanes);
-    const lw_batch batch = { .rows = core->rows, .row_count = round->row_count, .lanes = lanes,
-                             .lane_count = core->options.lanes, .best = best };
-    lw_ticket ticket = 0;
-    const lw_status status = core->device.table->submit(core->device.exec, 0, &batch, &ticket, d);
-    return status == LW_OK ? core->device.table->wait(core->device.exec, ticket, d) : status;
-}
-
-/* Nothing of the round was kept: its streams end, each with what it had. */
-static void round_fail(lw_core *core, const lw__round *round, lw_status status, const lw_diag *d)
-{
-    core->counts.rounds_failed++;
-    for (uint32_t i = 0; i < round->share_count; i++) {
-        lw__seat_leave(core, &core->lanes[round->shares[i].lane], status, LW_FINISH_STOPPED, d->text);
-    }
-}
-
-static bool lanes_are_paused(const lw_core *core)
-{
-    bool any = false;
-    for (uint32_t i = 0; i < core->options.lanes; i++) {
-        any = any || (core->lanes[i].state == LW__LANE_RUNNING && core->lanes[i].job.is_paused);
-    }
-    return any;
-}
-
-bool lw_core_round(lw_core *core)
-{
-    fenv_t kept; /* of a host that may have changed how its threads round */
-    LW_ASSERT(!core->is_in_round);
-    fegetenv(&kept);
-    fesetenv(FE_DFL_ENV);
-    core->is_in_round = true;
-    lw__round *round = &core->round;
-    lw__seats_fill(core);
-    lw__drafts_make(core);
-    lw__round_choose(core, round);
-    const bool works = round->row_count > 0;
-    if (works) {
-        lw_diag d = { "" };
-        const uint64_t begin = lw__core_now(core);
-        const lw_status status = forward(core, round, &d);
-        core->counts.rounds++;
-        if (status == LW_OK) {
-            lw__round_sample(core, round);
-            lw__round_commit(core, round, lw__core_now(core) - begin);
-        } else {
-            round_fail(core, round, status, &d);
-        }
-    }
-    LW_ASSERT(works || core->queue_count == 0 || lanes_are_paused(core));
-    core->is_in_round = false;
-    fesetenv(&kept);
-    return works;
 }

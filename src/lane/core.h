@@ -3,6 +3,9 @@
  *
  *     admit -> draft -> choose (pure) -> forward (may fail) -> sample -> commit (cannot fail)
  *
+ * On a device that goes ahead, the next round is chosen and submitted while one is under way, where it wants
+ * nothing of that one but tokens that the device draws (round.c); the rest of it comes in its turn.
+ *
  * A request, and the function that makes each move:
  *
  *     lw_core_submit -> WAITING
@@ -68,6 +71,7 @@ typedef struct lw_core_device {
     lw_page_pool *pool;
     lw_pool *threads;       /* that idle between submissions: they draw; NULL: the caller's alone does */
     uint64_t page_bytes[LW_PLAN_REACHES_MAX];
+    bool goes_ahead;        /* a round may be submitted before the last one is waited for */
 } lw_core_device;
 
 typedef struct lw_core_options {
@@ -146,7 +150,7 @@ typedef struct lw_request {
 } lw_request;
 
 typedef struct lw_core_counts {
-    uint64_t rounds, rows, prompt_rows, tokens, drafted, kept;
+    uint64_t rounds, rounds_ahead, rows, prompt_rows, tokens, drafted, kept;
     uint64_t head_rounds, head_steps, head_drafted, head_kept;   /* of the draft head; it is in the sums */
     uint64_t submitted, finished, failed, cancelled, rounds_failed;
     uint64_t prompt_tokens, cached_tokens;
@@ -168,19 +172,20 @@ void lw_core_close(lw_core *core);
  * queue is full. */
 lw_status lw_core_submit(lw_core *core, const lw_request *request, uint64_t *id, lw_diag *d) LW_MUST_USE;
 
-/* Ends a request between rounds; its lane is free at once. False: it has ended already. */
+/* Ends a request between rounds; its lane is free at once, or with the round under way. False: it has ended
+ * already. */
 bool lw_core_cancel(lw_core *core, uint64_t id);
 
-/* Ends a running request between rounds like one that ended by itself: its lane is free at once, and what is
- * kept for later prompts is its prompt and the first `kept` tokens of its reply, as far as they have rows.
- * False: it does not run. */
+/* Ends a running request between rounds like one that ended by itself: its lane is free as by a cancel, and
+ * what is kept for later prompts is its prompt and the first `kept` tokens of its reply, as far as they have
+ * rows. False: it does not run. */
 bool lw_core_finish(lw_core *core, uint64_t id, uint32_t kept);
 
-/* A paused request keeps its lane and brings no rows once its prompt is filled: its reader is behind. Between
- * rounds; false: it has ended already. */
+/* A paused request keeps its lane and brings no rows once its prompt is filled: its reader is behind. A round
+ * under way may still bring it a token. Between rounds; false: it has ended already. */
 bool lw_core_pause(lw_core *core, uint64_t id, bool is_paused);
 
-/* One round. False: there was nothing to do. */
+/* Ends one round; the next may be under way then. False: there was nothing to do. */
 bool lw_core_round(lw_core *core);
 
 lw_core_counts lw_core_read_counts(const lw_core *core);

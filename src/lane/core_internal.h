@@ -1,72 +1,14 @@
-/* What the files of the lane core share: core.c (open, submit, cancel, the round's order), seat.c (which
- * waiting request takes which lane, and how it leaves), propose.c, head.c, choose.c, draws.c, verify.c,
- * commit.c. Tests alone include it beside them.
+/* What the files of the lane core share: core.c (open, submit, cancel), round.c (the round's order, and
+ * rounds ahead), seat.c (which waiting request takes which lane, and how it leaves), propose.c, head.c,
+ * choose.c, draws.c, verify.c, commit.c. Tests alone include it beside them.
  */
 #ifndef LW_LANE_CORE_INTERNAL_H
 #define LW_LANE_CORE_INTERNAL_H
 
 #include "lane/draws.h"
+#include "lane/lane.h"
 
 enum { LW__PASSED_MAX = 8 };  /* times that a filling prompt may be passed over */
-
-typedef struct lw__job {
-    const lw_request *request;
-    uint64_t id;
-    uint64_t submitted_ns;
-    bool is_paused;
-} lw__job;
-
-typedef enum lw__lane_state { LW__LANE_FREE, LW__LANE_FILLING, LW__LANE_RUNNING } lw__lane_state;
-
-/* A token that sample drew and commit has not told yet. */
-typedef struct lw__drawn {
-    int32_t id;
-    double logprob;
-    lw_logprob top[LW_LOGPROBS_MAX];
-    uint32_t top_count;
-} lw__drawn;
-
-/* Where drafts come from; of equal gains who stands first is asked first. */
-enum { LW__SOURCE_COPIES, LW__SOURCE_GIVEN, LW__SOURCE_HEAD, LW__SOURCES }; /* the head is the last */
-
-typedef struct lw__lane {
-    lw__lane_state state;
-    lw__job job;
-    lw_page_table pages;
-    uint32_t reserved[LW_PLAN_REACHES_MAX];  /* pages that it may hold at once, by group */
-    int32_t *ids;                            /* [context] prompt and reply */
-    uint32_t count, committed;
-    uint32_t next_mark;                      /* index of the first of the request's marks that lies ahead */
-    uint32_t passed_over;
-    lw_seen seen;                            /* counted only for requests with penalties */
-    lw_depth depths[LW__SOURCES];
-    lw_draft draft;                          /* for the coming round */
-    uint32_t drafted_by;                     /* index of its source */
-    uint32_t asked;                          /* a bit for each source that was asked in this round */
-    uint32_t head_steps;                     /* of its chain in this round */
-    uint64_t seated_ns, filled_ns;
-    lw_request_counts counts;
-
-    /* What sample found; commit of the same round reads it. */
-    lw__drawn *drawn;                        /* [drafts_max + 1] */
-    uint32_t drawn_count;
-    uint32_t kept;                           /* drafts that equalled their draws */
-    uint32_t placed; /* rows from the window's first on that stand at slot == position */
-    lw_status drawn_status;
-    lw_diag diag;                            /* of drawn_status */
-} lw__lane;
-
-/* Whether the lane's reply wants rows. */
-static inline bool lw__lane_runs(const lw__lane *lane)
-{
-    return lane->state == LW__LANE_RUNNING && !lane->job.is_paused;
-}
-
-/* Whether a stream draws the likeliest token of raw logits: then a device may find it. */
-static inline bool lw__is_plain_greedy(const lw_request *request)
-{
-    return request->sampling.temperature <= 0.0 && lw_penalties_are_off(&request->penalties);
-}
 
 /* What one lane brings to a round: known rows, then drafts below the last of them. */
 typedef struct lw__share {
@@ -84,6 +26,13 @@ typedef struct lw__round {
     uint32_t row_count;
     uint32_t prompt_rows;
     uint32_t running;        /* shares of running lanes; they stand first */
+    /* once it is submitted */
+    bool is_open;            /* it was not waited for yet */
+    bool is_ahead;           /* it was submitted while the one before was open */
+    lw_ticket ticket;
+    uint64_t begin_ns;       /* since when the device has nothing else to do */
+    lw_status status;        /* of its submission */
+    lw_diag diag;            /* of status */
 } lw__round;
 
 typedef struct lw__head {
@@ -114,7 +63,8 @@ struct lw_core {
     lw_depth luck[LW__SOURCES];             /* of the streams so far; a new one begins with it */
     lw__draws draws;
     lw_row *rows;            /* [rows_max] */
-    lw__round round;
+    lw__round round;         /* the one in hand; open between rounds if it was submitted ahead */
+    lw__round ahead;         /* the one after it */
     bool is_in_round;
     lw_core_counts counts;
 };
@@ -126,11 +76,17 @@ uint64_t lw__core_now(const lw_core *core);
 uint32_t lw__seat_pages(const lw_core *core, const lw_request *request, uint32_t g);
 /* Seats waiting requests in their order, as long as lanes and pages last. */
 void lw__seats_fill(lw_core *core);
-/* Frees the lane and tells the request. text is read before anything is freed. */
+/* Tells the request, and frees the lane once no open round has rows of it. text is read before anything is
+ * freed. */
 void lw__seat_leave(lw_core *core, lw__lane *lane, lw_status status, lw_finish finish, const char *text);
 
-/* ---- core.c ---- */
+/* Frees a lane that is leaving. */
+void lw__lane_free(lw_core *core, lw__lane *lane);
 
+/* ---- round.c ---- */
+
+/* Ends the round that is under way, if one is: nothing of it is kept. */
+void lw__round_drop(lw_core *core);
 /* Takes pages for the lane's slots below end; entries yield. */
 void lw__pages_cover(lw_core *core, lw__lane *lane, uint32_t end);
 /* The lanes as a batch names them: [options.lanes]. */
@@ -150,6 +106,11 @@ double lw__head_step_ns(const lw_core *core, uint32_t chains);
 lw_draft_prices lw__draft_prices(const lw_core *core, uint32_t source);
 /* Asks the sources for the coming round's drafts. */
 void lw__drafts_make(lw_core *core);
+/* Forgets what was drafted. */
+void lw__drafts_clear(lw_core *core);
+/* Whether some lane would bring drafts to the coming round, so that its tokens have to be known first. Leaves
+ * no drafts. */
+bool lw__drafts_are_due(lw_core *core);
 
 /* ---- choose.c ---- */
 

@@ -170,6 +170,8 @@ void lw_costs_key(const char *device, const lw_plan *plan, uint32_t rows_max, ui
         lw_weight_format(&plan->weights[i], format);
         status = lw_buf_printf(&text, "%s %" PRIu64 ",", format, lw_weight_bytes(&plan->weights[i]));
     }
+    for (uint32_t i = 0; i < plan->state_count && status == LW_OK; i++)
+        status = lw_buf_printf(&text, "%" PRIu64 ",", lw_state_page_bytes(&plan->states[i]));
     lw_sha256(text.bytes, text.count, digest);
     lw_buf_deinit(&text);
     for (size_t i = 0; i < sizeof digest; i++) snprintf(key + 2 * i, 3, "%02x", digest[i]);

@@ -70,6 +70,11 @@ static void logprobs_fill(lw__drawn *drawn, const float *logits, uint32_t vocab,
     for (uint32_t i = 0; i < drawn->top_count; i++) drawn->top[i].value -= log_mass;
 }
 
+static bool tells_logprobs(const lw__draw *draw)
+{
+    return draw->lane->job.request->logprobs >= 0 && !draw->is_draft;
+}
+
 static lw_status draw_row(const lw__drawer *drawer, lw__draw *draw, uint32_t vocab)
 {
     const lw_request *request = draw->lane->job.request;
@@ -83,7 +88,7 @@ static lw_status draw_row(const lw__drawer *drawer, lw__draw *draw, uint32_t voc
     }
     status = lw_sampler_draw(drawer->sampler, &request->sampling, logits, vocab, draw->position,
                              &draw->drawn->id, &draw->diag);
-    if (status != LW_OK || request->logprobs < 0) return status;
+    if (status != LW_OK || !tells_logprobs(draw)) return status;
     logprobs_fill(draw->drawn, draw->logits, vocab, (uint32_t)request->logprobs);
     return LW_OK;
 }
@@ -111,26 +116,27 @@ static void part_draw(void *context, unsigned part, unsigned parts)
     fesetenv(&kept);
 }
 
-static uint64_t work_of(const lw_core *core, const lw_request *request)
+static uint64_t work_of(const lw_core *core, const lw_request *request, bool tells)
 {
-    if (lw__reads_best(core, request)) return 0;
     const uint32_t sampled = request->sampling.temperature > 0.0 ? SAMPLED_WORK : 0;
-    const uint32_t told = request->logprobs >= 0 ? LOGPROBS_WORK : 0;
+    const uint32_t told = tells ? LOGPROBS_WORK : 0;
     return (uint64_t)core->device.plan->vocab * (1 + sampled + told);
 }
 
 bool lw__draws_spread(const lw_core *core, const lw_request *request)
 {
-    const uint64_t work = work_of(core, request);
-    return core->draws.drawer_count > 1 && work > 0 && work >= core->draws.work_least;
+    if (lw__reads_best(core, request) || core->draws.drawer_count == 1) return false;
+    return work_of(core, request, request->logprobs >= 0) >= core->draws.work_least;
 }
 
 void lw__draws_run(lw_core *core)
 {
     lw__draws *draws = &core->draws;
     uint64_t work_beside = 0;
-    for (uint32_t i = 1; i < draws->count; i++)
-        work_beside += work_of(core, draws->items[i].lane->job.request);
+    for (uint32_t i = 1; i < draws->count; i++) {
+        const lw__draw *draw = &draws->items[i];
+        if (!draw->is_known) work_beside += work_of(core, draw->lane->job.request, tells_logprobs(draw));
+    }
     if (work_beside > 0 && draws->drawer_count > 1 && work_beside >= draws->work_least)
         lw_pool_run(core->device.threads, part_draw, core);
     else

@@ -1,4 +1,5 @@
-/* Drawing the rows of a round in waves, for verify.c, which walks along the windows. Part of core_internal.h,
+/* Drawing the rows of a round in waves, for verify.c, which walks along the windows, and those of a draft
+ * head's step, for head.c. Part of core_internal.h,
  * which says what a lane and a drawn token are.
  */
 #ifndef LW_LANE_DRAWS_H
@@ -14,7 +15,8 @@ typedef struct lw__draw {
     const lw__lane *lane;
     const float *logits;     /* [vocab] raw */
     uint32_t position;       /* of the token */
-    int32_t node;            /* index of the row's draft; -1: the pending token */
+    int32_t node;            /* index of the row's draft; -1: the pending token; of a chain: its row */
+    bool is_draft;           /* a head's: nobody is told its log-probabilities */
     struct lw__draw *next;   /* the row that its walk reaches next if this one's first draft is right */
     lw__drawn *drawn;
     bool is_known;           /* the device found it: logits are not there */

@@ -130,7 +130,7 @@ static lw_status threads_find(lw_engine *engine, unsigned asked, lw_diag *d)
         engine->threads = engine->table->threads(engine->device);
         return LW_OK;
     }
-    const unsigned count = asked != 0 ? asked : lw_pool_cpus();
+    const unsigned count = asked != 0 ? asked : lw_pool_threads_worth();
     const lw_status status =
         lw_pool_open(count < DRAW_THREADS ? count : DRAW_THREADS, NULL, &engine->own_threads, d);
     engine->threads = engine->own_threads;
@@ -144,7 +144,8 @@ static lw_status compile(lw_engine *engine, const lw_checkpoint *checkpoint, uin
     lw_device_options device_options = options->device_options;
     engine->table = lw_device_find(name, &device_options.which);
     if (engine->table == NULL)
-        return lw_fail(d, LW_BAD_INPUT, "device \"%s\" is not one of this build", name);
+        return lw_fail(d, LW_BAD_INPUT,
+                       "device \"%s\" is not one of this build; `lanewise devices` lists them", name);
     lw_status status = engine->table->open(&device_options, &engine->device, d);
     if (status == LW_OK) status = threads_find(engine, device_options.threads, d);
     if (status == LW_OK) status = sizes_choose(engine, context_model, options, d);
@@ -174,6 +175,7 @@ static lw_status engine_make(lw_plan *plan, const lw_checkpoint *checkpoint, uin
     }
     engine->plan = *plan;
     *plan = (lw_plan){ 0 };
+    if (options->kv_int8) lw_plan_keep_kv(&engine->plan, LW_KV_INT8);
     const lw_status status = compile(engine, checkpoint, context_model, options, d);
     if (status != LW_OK) {
         lw_engine_close(engine);
@@ -237,6 +239,7 @@ lw_status lw_engine_lend(lw_engine *engine, lw_core_device *out, lw_diag *d)
     }
     *out = (lw_core_device){ .table = engine->table, .exec = engine->exec, .plan = &engine->plan,
                              .pool = &engine->pool, .threads = engine->threads };
+    out->goes_ahead = engine->table->goes_ahead != NULL && engine->table->goes_ahead(engine->device);
     for (uint32_t g = 0; g < engine->pool.group_count; g++) {
         out->page_bytes[g] = engine->table->page_bytes(engine->device, &engine->plan, g);
     }
@@ -357,7 +360,7 @@ lw_status lw_stream_forward_entry(lw_stream *stream, uint32_t entry, const int32
     status = engine->table->submit(engine->exec, entry, &batch, &ticket, d);
     if (status == LW_OK) status = engine->table->wait(engine->exec, ticket, d);
     if (status != LW_OK) {
-        lw_pages_trim(&engine->pool, &stream->pages, stream->committed);
+        lw_pages_trim(&engine->pool, &stream->pages, stream->committed, stream->committed);
         return status;
     }
     stream->open = entry == LW_ENTRY_MAIN ? count : 0;
@@ -382,7 +385,7 @@ void lw_stream_commit(lw_stream *stream, uint32_t kept)
     LW_ASSERT(kept <= stream->open);
     stream->committed += kept;
     stream->open = 0;
-    lw_pages_trim(&stream->engine->pool, &stream->pages, stream->committed);
+    lw_pages_trim(&stream->engine->pool, &stream->pages, stream->committed, stream->committed);
 }
 
 /* ---- one reply ---- */

@@ -119,28 +119,38 @@ static uint32_t rows_make(lw_core *core, const lw_draft_ask *asks, uint32_t coun
     return row_count;
 }
 
-/* What the stream would draw from the head's logits. Logits that define no draw end the stream's drafts. */
-static int32_t draw(void *context, uint32_t row, uint32_t step, const float *logits)
+/* What a stream would draw from the head's logits: an item of the wave, for the threads that draw. */
+static void item_add(lw_core *core, uint32_t row, const lw_chain_step *step)
 {
-    lw_core *core = context;
     const lw_draft_ask *ask = core->head.asks[row];
     lw__lane *lane = &core->lanes[ask->lane];
-    const lw_request *request = lane->job.request;
-    const lw__drawer *drawer = &core->draws.drawers[0];
-    const uint32_t vocab = core->device.plan->vocab;
-    if (ask->out->count != step) return 0;
-    if (!lw_penalties_are_off(&request->penalties)) {
-        memcpy(drawer->logits, logits, vocab * sizeof *logits);
-        lw_penalties_apply(&request->penalties, &lane->seen, drawer->logits);
-        logits = drawer->logits;
+    lw__draw *draw = &core->draws.items[core->draws.count++];
+    *draw = (lw__draw){ .lane = lane, .logits = step->logits + row * step->stride,
+                        .position = lane->count + step->index, .node = (int32_t)row, .is_draft = true,
+                        .drawn = lane->drawn };
+}
+
+/* A step's tokens. Logits that define no draw end a stream's drafts, and its chain goes on with any token. */
+static void step_draw(void *context, const lw_chain_step *step, int32_t *tokens)
+{
+    lw_core *core = context;
+    lw__draws *draws = &core->draws;
+    draws->count = 0;
+    for (uint32_t row = 0; row < step->row_count; row++) {
+        tokens[row] = 0;
+        if (core->head.asks[row]->out->count == step->index) item_add(core, row, step);
     }
-    int32_t id = 0;
-    const lw_status status = lw_sampler_draw(drawer->sampler, &request->sampling, logits, vocab,
-                                             lane->count + step, &id, NULL);
-    if (status != LW_OK) return 0;
-    if (!lw_penalties_are_off(&request->penalties)) lw_seen_add(&lane->seen, id, true);
-    ask->out->tokens[ask->out->count++] = id;
-    return id;
+    lw__draws_run(core);
+    for (uint32_t i = 0; i < draws->count; i++) {
+        const lw__draw *draw = &draws->items[i];
+        const lw_draft_ask *ask = core->head.asks[draw->node];
+        lw__lane *lane = &core->lanes[ask->lane];
+        const int32_t id = draw->drawn->id;
+        if (draw->status != LW_OK) continue;
+        if (!lw_penalties_are_off(&lane->job.request->penalties)) lw_seen_add(&lane->seen, id, true);
+        ask->out->tokens[ask->out->count++] = id;
+        tokens[draw->node] = id;
+    }
 }
 
 /* Takes back what the draws of a chain counted as seen. */
@@ -162,7 +172,7 @@ static lw_status chains_run(lw_core *core, uint32_t row_count, bool draws)
                              .row_count = row_count,
                              .lanes = lanes,
                              .lane_count = core->options.lanes,
-                             .draw = draws ? draw : NULL,
+                             .draw = draws ? step_draw : NULL,
                              .context = core };
     const lw_status status = core->device.table->submit_chain(core->device.exec, &chain, &ticket, NULL);
     return status == LW_OK ? core->device.table->wait(core->device.exec, ticket, NULL) : status;

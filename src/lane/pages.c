@@ -142,11 +142,12 @@ lw_status lw_pages_cover(lw_page_pool *pool, lw_page_table *table, uint32_t end,
     return LW_OK;
 }
 
-void lw_pages_trim(lw_page_pool *pool, lw_page_table *table, uint32_t committed)
+void lw_pages_trim(lw_page_pool *pool, lw_page_table *table, uint32_t committed, uint32_t end)
 {
+    LW_ASSERT(committed <= end);
     for (uint32_t g = 0; g < pool->group_count; g++) {
         lw_page_group *group = &pool->groups[g];
-        const uint32_t keep_end = lw_pages_of(committed);
+        const uint32_t keep_end = lw_pages_of(end);
         while (table->end[g] > keep_end && table->end[g] > table->begin[g]) {
             page_give(group, table, g, --table->end[g]);
         }

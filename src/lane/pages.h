@@ -67,8 +67,9 @@ lw_status lw_pages_cover(lw_page_pool *pool, lw_page_table *table, uint32_t end,
 /* Pages of group g that lw_pages_cover would take. */
 uint32_t lw_pages_wanted(const lw_page_table *table, uint32_t g, uint32_t end);
 
-/* Gives back what no row at `committed` or later can read, and what lies past `committed`'s own page. */
-void lw_pages_trim(lw_page_pool *pool, lw_page_table *table, uint32_t committed);
+/* Gives back what no row at `committed` or later can read, and the pages whose slots all lie from `end` on:
+ * `committed`, or past the open rows. */
+void lw_pages_trim(lw_page_pool *pool, lw_page_table *table, uint32_t committed, uint32_t end);
 
 /* Gives back everything. */
 void lw_pages_clear(lw_page_pool *pool, lw_page_table *table);

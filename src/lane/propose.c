@@ -46,7 +46,7 @@ static uint32_t running_rows(const lw_core *core, uint32_t *streams)
     for (uint32_t i = 0; i < core->options.lanes; i++) {
         const lw__lane *lane = &core->lanes[i];
         if (!lw__lane_runs(lane)) continue;
-        rows += lane->count - lane->committed;
+        rows += lw__lane_rows(lane);
         ++*streams;
     }
     return rows < core->options.rows_max ? rows : core->options.rows_max;
@@ -72,7 +72,7 @@ static uint32_t draft_room(const lw_core *core, const lw__lane *lane, uint32_t s
 {
     const lw_request *request = lane->job.request;
     const lw_draft_prices prices = lw__draft_prices(core, source);
-    const uint32_t left = request->tokens_max - lane->counts.tokens;
+    const uint32_t left = request->tokens_max - lane->counts.tokens - lane->open_tokens;
     const uint32_t limit = lw_depth_limit(&lane->depths[source], &prices, drafts_most(core, source));
     return left - 1 < limit ? left - 1 : limit;
 }
@@ -119,13 +119,57 @@ static void source_ask(lw_core *core, uint32_t source, bool early)
     }
 }
 
-void lw__drafts_make(lw_core *core)
+void lw__drafts_clear(lw_core *core)
 {
     for (uint32_t i = 0; i < core->options.lanes; i++)
         core->lanes[i].draft.count = core->lanes[i].asked = core->lanes[i].head_steps = 0;
     core->head.step_count = 0;
     core->head.ns = 0.0;
+}
+
+void lw__drafts_make(lw_core *core)
+{
+    lw__drafts_clear(core);
     for (uint32_t source = 0; source < LW__SOURCE_HEAD; source++) source_ask(core, source, true);
     source_ask(core, LW__SOURCE_HEAD, false);
     for (uint32_t source = 0; source < LW__SOURCE_HEAD; source++) source_ask(core, source, false);
+}
+
+/* ---- whether to wait for them ---- */
+
+/* Whether the head would be asked: what it drafts for is not known yet. */
+static bool head_promises(const lw_core *core, const lw__lane *lane)
+{
+    const lw_depth *depth = &lane->depths[LW__SOURCE_HEAD];
+    const lw_draft_prices prices = lw__draft_prices(core, LW__SOURCE_HEAD);
+    const uint32_t room = draft_room(core, lane, LW__SOURCE_HEAD);
+    return room > 0 && (lw_depth_is_due(depth) || lw_depth_gain(depth, &prices, room) > 1.0);
+}
+
+/* Whether the source has a draft behind the token that is being drawn, as far as those before it tell. */
+static bool source_promises(lw_core *core, uint32_t index, uint32_t source)
+{
+    lw__lane *lane = &core->lanes[index];
+    const uint32_t room = draft_room(core, lane, source);
+    if (room == 0) return false;
+    const lw_draft_ask ask = { .lane = index, .ids = lane->ids, .count = lane->count,
+                               .room = room + lane->open_tokens, .out = &lane->draft };
+    core->sources[source].propose(core->sources[source].context, &ask, 1);
+    const bool promises = lane->draft.count > lane->open_tokens;
+    lane->draft.count = 0;
+    return promises;
+}
+
+bool lw__drafts_are_due(lw_core *core)
+{
+    bool are_due = false;
+    lw__drafts_clear(core);
+    for (uint32_t i = 0; i < core->options.lanes; i++) {
+        const lw__lane *lane = &core->lanes[i];
+        if (!lw__lane_runs(lane) || !lane->job.request->draft) continue;
+        for (uint32_t source = 0; source < LW__SOURCE_HEAD && !are_due; source++)
+            are_due = core->sources[source].propose != NULL && source_promises(core, i, source);
+        are_due = are_due || (core->sources[LW__SOURCE_HEAD].propose != NULL && head_promises(core, lane));
+    }
+    return are_due;
 }

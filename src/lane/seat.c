@@ -84,6 +84,7 @@ static void seat(lw_core *core, lw__lane *lane, const lw__job *job, int32_t entr
     lane->job = *job;
     lane->count = request->prompt_count;
     lane->committed = lane->next_mark = lane->passed_over = 0;
+    LW_ASSERT(lane->open_rows == 0 && lane->open_tokens == 0);
     lane->draft.count = 0;
     lane->seated_ns = lane->filled_ns = lw__core_now(core);
     lane->counts = (lw_request_counts){ .prompt_tokens = request->prompt_count,
@@ -138,9 +139,16 @@ void lw__seats_fill(lw_core *core)
     while (seat_next(core)) {}
 }
 
+void lw__lane_free(lw_core *core, lw__lane *lane)
+{
+    LW_ASSERT(lane->state == LW__LANE_LEAVING && lane->open_rows == 0);
+    lw_pages_clear(core->device.pool, &lane->pages);
+    lane->state = LW__LANE_FREE;
+}
+
 void lw__seat_leave(lw_core *core, lw__lane *lane, lw_status status, lw_finish finish, const char *text)
 {
-    LW_ASSERT(lane->state != LW__LANE_FREE);
+    LW_ASSERT(lane->state == LW__LANE_FILLING || lane->state == LW__LANE_RUNNING);
     const lw_request *request = lane->job.request;
     const uint64_t now = lw__core_now(core);
     const bool is_filling = lane->state == LW__LANE_FILLING;
@@ -149,8 +157,8 @@ void lw__seat_leave(lw_core *core, lw__lane *lane, lw_status status, lw_finish f
     const lw_end_event event = { .status = status, .finish = finish, .text = text, .counts = lane->counts };
     for (uint32_t source = 0; source < LW__SOURCES && request->draft && !is_filling; source++)
         lw_depth_learn(&core->luck[source], &lane->depths[source]);
-    lw_pages_clear(core->device.pool, &lane->pages);
-    lane->state = LW__LANE_FREE;
+    lane->state = LW__LANE_LEAVING;
+    if (lane->open_rows == 0) lw__lane_free(core, lane);
     if (status == LW_OK) {
         core->counts.finished++;
     } else if (status == LW_CANCELLED) {

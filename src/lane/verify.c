@@ -55,7 +55,14 @@ static lw_status row_read(lw_core *core, const lw_request *request, uint32_t wan
     }
     draw->is_known = id != NO_ID;
     draw->drawn->id = id;
-    return draw->is_known ? LW_OK : table->read_logits(core->device.exec, wanted, &draw->logits, &draw->diag);
+    if (draw->is_known) return LW_OK;
+    /* The round ahead may have written over the logits, which are not finite: the device says so. */
+    if (core->ahead.is_open)
+        return lw_fail(&draw->diag, LW_BAD_MODEL,
+                       "a logit at position %u is NaN or infinite: the model's weights or its arithmetic "
+                       "overflowed",
+                       draw->position);
+    return table->read_logits(core->device.exec, wanted, &draw->logits, &draw->diag);
 }
 
 static void item_add(lw_core *core, const lw__share *share, lw__walk *walk, int32_t node)
@@ -69,6 +76,7 @@ static void item_add(lw_core *core, const lw__share *share, lw__walk *walk, int3
     draw->drawn = drawn;
     draw->next = NULL;
     draw->node = node;
+    draw->is_draft = false;
     draw->status = row_read(core, lane->job.request, share->wanted_begin + (uint32_t)(node + 1), draw);
     if (walk->drawing++ == 0) walk->first = draw;
     else walk->last->next = draw;

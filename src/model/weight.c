@@ -211,6 +211,21 @@ void lw_weight_codes16(const lw_weight *weight, uint32_t stack, uint32_t row, ui
     memcpy(codes16, row_of(w, stack, row), (size_t)w->cols * sizeof *codes16);
 }
 
+void lw_weight_words(const lw_weight *weight, uint32_t stack, uint32_t row, uint32_t *words)
+{
+    const lw_weight *w = holder_of(weight, &stack);
+    LW_ASSERT(32 % w->code_bits == 0 && w->code_bits <= 16);
+    if (w->order == LW_ORDER_ROWS) {
+        memcpy(words, row_of(w, stack, row), size_div_up((size_t)w->cols * w->code_bits, 8));
+        return;
+    }
+    LW_ASSERT(w->code_bits == 4 && w->stack_count == 1 && w->cols % OCTET == 0);
+    const size_t rows = stored_rows(w);
+    const uint8_t *at = w->codes->bytes + (w->row_begin + row) * sizeof *words;
+    for (size_t i = 0; i < w->cols / OCTET; i++)
+        memcpy(&words[i], at + i * rows * sizeof *words, sizeof *words);
+}
+
 static float load_float(const uint8_t *bytes, lw_dtype dtype, size_t index)
 {
     uint16_t half;

@@ -78,6 +78,9 @@ double lw_weight_global(const lw_weight *weight, uint32_t stack);
 void lw_weight_codes8(const lw_weight *weight, uint32_t stack, uint32_t row, uint8_t *codes8);
 /* The same for 16-bit dense codes, as stored. */
 void lw_weight_codes16(const lw_weight *weight, uint32_t stack, uint32_t row, uint16_t *codes16);
+/* The same for code_bits 2, 4, 8 or 16, as 32-bit words that hold k ascending from the lowest bits on:
+ * cols * code_bits / 8 bytes, rounded up, are written. */
+void lw_weight_words(const lw_weight *weight, uint32_t stack, uint32_t row, uint32_t *words);
 /* Dense values of any map as fp32 (exact for bf16, fp16, fp32). */
 void lw_weight_dense(const lw_weight *weight, uint32_t stack, uint32_t row, float *values);
 

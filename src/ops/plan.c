@@ -13,11 +13,18 @@ const lw_op_facts lw_op_table[LW_OP_COUNT] = {
 #undef LW_OP
 };
 
+uint64_t lw_state_head_bytes(const lw_state *state)
+{
+    const uint64_t numbers = 2 * (uint64_t)state->width;
+    const bool is_int8 = state->kv == LW_KV_INT8;
+    return LW_PAGE_POSITIONS * (is_int8 ? numbers + 2 * sizeof(float) : numbers * sizeof(uint16_t));
+}
+
 uint64_t lw_state_page_bytes(const lw_state *state)
 {
     const uint64_t values = (uint64_t)state->heads * state->width;
     switch (state->kind) {
-    case LW_STATE_KV: return 2 * values * LW_PAGE_POSITIONS * sizeof(uint16_t);
+    case LW_STATE_KV: return state->heads * lw_state_head_bytes(state);
     case LW_STATE_TAIL: return values * LW_PAGE_POSITIONS * sizeof(uint16_t);
     case LW_STATE_STEPS: {
         const uint64_t keys = (uint64_t)state->key_heads * state->key_width;
@@ -27,6 +34,23 @@ uint64_t lw_state_page_bytes(const lw_state *state)
     case LW_STATE_NONE: break;
     }
     return 0;
+}
+
+void lw_plan_keep_kv(lw_plan *plan, lw_kv_type type)
+{
+    for (uint32_t i = 0; i < plan->state_count; i++) {
+        if (plan->states[i].kind == LW_STATE_KV) plan->states[i].kv = type;
+    }
+}
+
+uint64_t lw_plan_kv_bytes(const lw_plan *plan)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < plan->state_count; i++) {
+        const lw_state *state = &plan->states[i];
+        if (state->kind == LW_STATE_KV) bytes += lw_state_page_bytes(state) / LW_PAGE_POSITIONS;
+    }
+    return bytes;
 }
 
 lw_status lw_plan_init(lw_plan *plan, lw_diag *d)

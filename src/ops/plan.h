@@ -55,12 +55,19 @@ typedef enum lw_state_kind {
                         positions [0, 64 i), made by the row at 64 i and written by no later one */
 } lw_state_kind;
 
+/* How a KV state keeps keys and values. */
+typedef enum lw_kv_type {
+    LW_KV_BF16,  /* as they come */
+    LW_KV_INT8,  /* a code a number and an fp32 scale for each position's key and value of a head */
+} lw_kv_type;
+
 /* Memory of a lane. States of equal reach share one page table (their reach group), anchors apart from
  * others.
  */
 typedef struct lw_state {
     const char *name;
     lw_state_kind kind;
+    lw_kv_type kv;        /* KV */
     uint32_t heads;       /* KV: kv heads; STEPS, ANCHOR: value heads; else 1 */
     uint32_t width;       /* KV: head_dim; TAIL: columns; STEPS, ANCHOR: of a value head */
     uint32_t key_heads, key_width; /* STEPS, ANCHOR: value head h has key head h / (heads / key_heads) */
@@ -176,6 +183,13 @@ typedef struct lw_plan {
 
 /* Numbers of one page of a state, without a device's padding. */
 uint64_t lw_state_page_bytes(const lw_state *state);
+/* Of a KV state, what one kv head has of a page: its keys, then its values, then the scales of both. */
+uint64_t lw_state_head_bytes(const lw_state *state);
+
+/* How all KV states keep what ops write, the draft head's too; before the plan is compiled. */
+void lw_plan_keep_kv(lw_plan *plan, lw_kv_type type);
+/* Of one position, over all KV states. */
+uint64_t lw_plan_kv_bytes(const lw_plan *plan);
 
 lw_status lw_plan_init(lw_plan *plan, lw_diag *d) LW_MUST_USE;
 void lw_plan_deinit(lw_plan *plan);

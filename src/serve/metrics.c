@@ -127,6 +127,8 @@ lw_status lw_metrics_write(const lw_metrics *metrics, const lw_metrics_now *now,
     write_vllm(&w, metrics, c);
     gauge(&w, "lanewise_lanes", "Replies that can run at once.", c->lanes);
     counter(&w, "lanewise_rounds_total", "Shared forwards.", c->rounds);
+    counter(&w, "lanewise_rounds_ahead_total", "Of those, the ones submitted while the last one ran.",
+            c->rounds_ahead);
     counter(&w, "lanewise_rows_total", "Rows of all forwards.", c->rows);
     counter(&w, "lanewise_mtp_drafts_offered_total", "Drafts offered by the model's own head.",
             c->mtp_drafts_offered);

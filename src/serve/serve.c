@@ -15,6 +15,7 @@
 #include <event2/listener.h>
 #include <arpa/inet.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <netdb.h>
 #include <signal.h>
 #include <stdio.h>
@@ -134,7 +135,8 @@ static void print_start(lw_server *server)
     printf("model     %s (%s, %s)\n", server->served_name, facts->family, facts->format);
     printf("device    %s, %.2f GiB of weights, %.2f GiB of prompt cache\n", facts->device,
            (double)facts->weight_bytes / 0x1p30, (double)facts->cache_bytes / 0x1p30);
-    printf("lanes     %u x %u positions\n", facts->lanes, facts->context);
+    printf("lanes     %u x %u positions, %" PRIu64 " bytes of keys and values each (%s)\n", facts->lanes,
+           facts->context, facts->kv_bytes, facts->kv);
     printf("url       %s/v1\n", server->url);
     printf("try       curl %s/v1/chat/completions -H 'Content-Type: application/json' %s"
            "-d '{\"messages\":[{\"role\":\"user\",\"content\":\"Hello\"}]}'\n", server->url,

@@ -109,7 +109,7 @@ def test_every_verb_has_help_with_examples(verb):
 def test_version():
     done = lanewise("--version")
     assert done.returncode == 0
-    assert re.fullmatch(rb"lanewise \d+\.\d+\.\d+\n", done.stdout)
+    assert re.fullmatch(rb"lanewise \d+\.\d+\.\d+ \(([0-9a-f]{7,40}(-changed)?|unknown)\)\n", done.stdout)
     assert lanewise("run", "--version").stdout == done.stdout
 
 
@@ -545,9 +545,10 @@ def test_info():
     done = lanewise("info", MODEL)
     assert done.returncode == 0
     for text in ("lfm3", "Lfm3ForCausalLM", "8192", "4096", "int4 group 64", "4089 <|im_end|>",
-                 "yes, by family lfm3"):
+                 "yes, by family lfm3", "bytes of keys and values; with --kv-int8 "):
         assert text in done.stdout.decode()
-    assert json.loads(lanewise("info", MODEL, "--json").stdout)["served"] is True
+    found = json.loads(lanewise("info", MODEL, "--json").stdout)
+    assert found["served"] is True and found["kv_bytes"]["bf16"] > found["kv_bytes"]["int8"] > 0
 
 
 def write_safetensors(path, tensors):
@@ -659,6 +660,14 @@ def test_bench():
     assert 0 < found["resident_bytes"] <= found["resident_max_bytes"]
 
 
+@pytest.mark.parametrize("what", [[MODEL], ["--synth", "lfm3-350m-4bit"]], ids=["model", "synth"])
+@needs_model
+def test_bench_reads_fewer_bytes_of_int8_states(what):
+    args = ["bench", *what, "--prompt", "4", "--decode", "1", "--json"]
+    whole, kept = (json.loads(lanewise(*args, *more).stdout)["state_bytes_per_token"] for more in ([], ["--kv-int8"]))
+    assert 0.5 * whole < kept < whole
+
+
 @needs_model
 def test_bench_of_more():
     lists = ["--more-prompt", "24", "--streams", "1", "--streams", "3", "--depth", "512", "--depth", "64"]
@@ -667,6 +676,7 @@ def test_bench_of_more():
     found = json.loads(done.stdout)
     assert [row["tokens"] for row in found["more_prompts"]] == [24]
     assert [row["streams"] for row in found["streams"]] == [1, 3]
+    assert found["stream_rounds"] > 0 and found["stream_rounds_ahead"] == 0  # the cpu runs a round at once
     assert [row["positions"] for row in found["depths"]] == [512, 64]
     assert [row["rows"] for row in found["windows"]] == [1, 2, 4, 8] and found["windows"][0]["steps"] == 1
     rates = [row["tok_s"] for key in ("more_prompts", "streams", "depths") for row in found[key]]

@@ -31,6 +31,7 @@ typedef enum fake_fault {
     FAKE_FORGETS_COPIES,     /* a page copy copies nothing */
     FAKE_WRITES_ANCHORS,     /* a row between anchors writes the state that it shares with others */
     FAKE_KEEPS_HEAD_ROWS,    /* the forward leaves what the head wrote at its slots */
+    FAKE_LOSES_DRAWN_TOKENS, /* a row of a round ahead gets any token: the schedule's own device does that */
 } fake_fault;
 
 typedef struct fake_cell {

@@ -145,11 +145,14 @@ static inline int32_t likeliest(const float *logits)
     return best;
 }
 
-static inline int32_t draw(void *context, uint32_t row, uint32_t step, const float *logits)
+static inline void draw(void *context, const lw_chain_step *step, int32_t *tokens)
 {
     chain_case *c = context;
-    memcpy(c->logits[row][step], logits, VOCAB * sizeof *logits);
-    return c->wanders ? (int32_t)((row * 31 + step * 17) % VOCAB) : likeliest(logits);
+    for (uint32_t row = 0; row < step->row_count; row++) {
+        const float *logits = step->logits + row * step->stride;
+        memcpy(c->logits[row][step->index], logits, VOCAB * sizeof *logits);
+        tokens[row] = c->wanders ? (int32_t)((row * 31 + step->index * 17) % VOCAB) : likeliest(logits);
+    }
 }
 
 /* Runs the chains of all lanes, each from its next token on. */

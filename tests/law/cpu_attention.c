@@ -16,6 +16,7 @@ static const size_t lengths[LANES] = { LENGTH_MAX, 70, 530 };
 typedef struct shape {
     uint32_t heads, heads_kv, head_dim, window, first;
     bool bias, silu;                            /* what follows the convolution's sum */
+    lw_kv_type kv;
 } shape;
 
 /* The streams: what each lane's token at each position brings, and the bits of each row alone. */
@@ -86,7 +87,9 @@ static void *aligned_make(size_t bytes)
 /* Pages full of NaN, dealt to the lanes in order or in random order. */
 static store store_make(const streams *t, lw_rng *shuffle)
 {
-    const lw_state kv = { .kind = LW_STATE_KV, .heads = t->s.heads_kv, .width = t->s.head_dim };
+    const lw_state kv = {
+        .kind = LW_STATE_KV, .kv = t->s.kv, .heads = t->s.heads_kv, .width = t->s.head_dim
+    };
     const lw_state tail = { .kind = LW_STATE_TAIL, .heads = 1, .width = (uint32_t)t->q_width };
     store st = { .kv = { .page_bytes = lw_state_page_bytes(&kv) } };
     st.tail.page_bytes = lw_state_page_bytes(&tail);
@@ -160,7 +163,8 @@ static void rows_store(const streams *t, const store *st, const rows *r, unsigne
     lw_bf16 *k = rows_take(r, t->k, t->kv_width), *v = rows_take(r, t->v, t->kv_width);
     const lw_cpu_kv_args args = {
         .k = k, .k_stride = t->kv_width, .v = v, .v_stride = t->kv_width, .pages = st->kv,
-        .places = r->places, .rows = (uint32_t)r->count, .heads_kv = t->s.heads_kv, .head_dim = t->s.head_dim,
+        .places = r->places, .type = t->s.kv, .rows = (uint32_t)r->count, .heads_kv = t->s.heads_kv,
+        .head_dim = t->s.head_dim,
     };
     job_run(t, (job){ .kv = &args }, parts);
     free(k);
@@ -176,9 +180,20 @@ static lw_bf16 *rows_attend_as(const streams *t, const store *st, const rows *r,
     float *scratch = aligned_make(parts * floats * sizeof *scratch);
     memset(scratch, 0xFF, parts * floats * sizeof *scratch);
     const lw_cpu_attend_args args = {
-        .q = q, .q_stride = t->q_width, .y = y, .y_stride = t->q_width, .pages = st->kv, .places = r->places,
-        .scratch = scratch, .rows = (uint32_t)r->count, .heads = t->s.heads, .heads_kv = t->s.heads_kv,
-        .head_dim = t->s.head_dim, .window = window, .first = first,
+        .q = q,
+        .q_stride = t->q_width,
+        .y = y,
+        .y_stride = t->q_width,
+        .pages = st->kv,
+        .places = r->places,
+        .scratch = scratch,
+        .type = t->s.kv,
+        .rows = (uint32_t)r->count,
+        .heads = t->s.heads,
+        .heads_kv = t->s.heads_kv,
+        .head_dim = t->s.head_dim,
+        .window = window,
+        .first = first,
         .scale = 1.0f / sqrtf((float)t->s.head_dim),
     };
     job_run(t, (job){ .attend = &args }, parts);
@@ -378,14 +393,26 @@ static void check_planted(const streams *t, lw_rng *rng)
     assert_false(shifted_holds(t, 1));
 }
 
+/* The first key's value as a page keeps it. */
+static lw_bf16 first_value(const streams *t, size_t column)
+{
+    const size_t dim = t->s.head_dim, head = column / dim / (t->s.heads / t->s.heads_kv);
+    const lw_bf16 *v = t->v[0] + t->s.first * t->kv_width + head * dim;
+    if (t->s.kv == LW_KV_BF16) return v[column % dim];
+    double *whole = law_doubles_of_bf(v, dim);
+    ref_int8(whole, dim, whole);
+    const float kept = (float)whole[column % dim];
+    free(whole);
+    return lw_bf16_of_float(kept);
+}
+
 /* Rows before the first position give zeros, the row at it that key's value; a key less or more shows. */
 static void check_first(const streams *t, lw_rng *rng)
 {
-    const size_t first = t->s.first, dim = t->s.head_dim, group = t->s.heads / t->s.heads_kv;
+    const size_t first = t->s.first;
     for (size_t i = 0; i < first * t->q_width; i++) assert_int_equal(t->alone[0][i], 0);
     for (size_t i = 0; first > 0 && i < t->q_width; i++) {
-        const lw_bf16 v = t->v[0][first * t->kv_width + i / dim / group * dim + i % dim];
-        assert_int_equal(t->alone[0][first * t->q_width + i], v);
+        assert_int_equal(t->alone[0][first * t->q_width + i], first_value(t, i));
     }
     if (first == 0) return;
     store st = store_full(t, rng);
@@ -420,34 +447,60 @@ static void law_of_shape(const lw_cpu_kernels *kernels, lw_rng *rng, shape s)
 static void law_of_isa(const lw_cpu_kernels *kernels)
 {
     static const shape shapes[] = {
-        { 4, 2, 32, 0, 0, false, false }, { 5, 1, 40, 64, 1, true, true }, { 2, 2, 32, 256, 0, false, true },
-        { 3, 1, 64, 0, 1, true, false }, { 4, 1, 32, 0, 70, true, true }, { 4, 1, 32, 64, 0, false, false },
-        { 16, 4, 128, 0, 0, true, true }, { 16, 4, 128, 256, 1, true, true }, { 7, 1, 32, 0, 0, false, true },
-        { 8, 1, 96, 64, 0, true, true }, { 70, 1, 32, 0, 130, false, false },
+        { 4, 2, 32, 0, 0, false, false, LW_KV_BF16 },    { 5, 1, 40, 64, 1, true, true, LW_KV_BF16 },
+        { 2, 2, 32, 256, 0, false, true, LW_KV_BF16 },   { 3, 1, 64, 0, 1, true, false, LW_KV_BF16 },
+        { 4, 1, 32, 0, 70, true, true, LW_KV_BF16 },     { 4, 1, 32, 64, 0, false, false, LW_KV_BF16 },
+        { 16, 4, 128, 0, 0, true, true, LW_KV_BF16 },    { 16, 4, 128, 256, 1, true, true, LW_KV_BF16 },
+        { 7, 1, 32, 0, 0, false, true, LW_KV_BF16 },     { 8, 1, 96, 64, 0, true, true, LW_KV_BF16 },
+        { 70, 1, 32, 0, 130, false, false, LW_KV_BF16 },
+    };
+    static const shape int8_shapes[] = {
+        { 4, 2, 32, 0, 1, false, false, LW_KV_INT8 }, { 5, 1, 40, 64, 1, true, true, LW_KV_INT8 },
+        { 3, 1, 64, 256, 0, true, false, LW_KV_INT8 }, { 8, 1, 96, 64, 0, true, true, LW_KV_INT8 },
+        { 16, 4, 128, 0, 0, true, true, LW_KV_INT8 }, { 70, 1, 32, 0, 130, false, false, LW_KV_INT8 },
     };
     const size_t count = law_long() ? sizeof shapes / sizeof shapes[0] : 5;
+    const size_t int8_count = law_long() ? sizeof int8_shapes / sizeof int8_shapes[0] : 3;
     lw_rng rng = law_rng(0x301);
     for (size_t i = 0; i < count; i++) law_of_shape(kernels, &rng, shapes[i]);
+    for (size_t i = 0; i < int8_count; i++) law_of_shape(kernels, &rng, int8_shapes[i]);
 }
 
-/* Score: a chain of dim fma and the scaling, at most (dim + 2) eps of scale * sum |q k|; two scores differ
- * from two others by twice that, D, so p is off by e^D - 1 <= 1.1 D and by 8 eps for the subtraction (of
- * numbers below 32) and exp. Sums: a chain of at most count fma each for o and l; every tile and chunk
- * rescales both, 8 eps each time. All of it relative to sum p |v| / l, and p stands above and below the line:
- * twice. Then one rounding to bf16. */
+/* Score: a chain of dim fma and two scalings (one of them of int8), at most (dim + 3) eps of scale * sum |q
+ * k|; two scores differ from two others by twice that, D, so p is off by e^D - 1 <= 1.1 D, by 8 eps for the
+ * subtraction (of numbers below 32) and exp, and where it meets int8 codes by one for their scale. Sums: a
+ * chain of at most count fma each for o and l; every tile and chunk rescales both, 8 eps each time. All of it
+ * relative to sum p |v| / l, and p stands above and below the line: twice. Then one rounding to bf16. */
 static double attend_bound(size_t count, size_t dim, double want, double size, double score_size)
 {
-    const double scores = 1.1 * 2 * ((double)dim + 2) * REF_EPS_F32 * score_size + 40 * REF_EPS_F32;
+    const double scores = 1.1 * 2 * ((double)dim + 3) * REF_EPS_F32 * score_size + 40 * REF_EPS_F32;
     const double sums = ((double)count + 8 * ((double)count / PAGE + 4)) * REF_EPS_F32;
     const double error = 2 * (scores + sums) * size;
     return error + REF_EPS_BF16 * (fabs(want) + error) + REF_TINY_BF16;
 }
 
-/* Which keys a reference row sees, against the kernel's (p - window, p]. */
-typedef enum plant { PLANT_NONE, PLANT_WINDOW, PLANT_LAST_TILE, PLANT_HEAD } plant;
+/* Which keys a reference row sees, against the kernel's (p - window, p], and how they are kept. */
+typedef enum plant {
+    PLANT_NONE,
+    PLANT_WINDOW,
+    PLANT_LAST_TILE,
+    PLANT_HEAD,
+    PLANT_KEPT,    /* int8 in place of bf16, and the other way around */
+    PLANT_SCALE,   /* int8: one scale for all heads of a position */
+    PLANT_COUNT
+} plant;
 
-/* One row of lane 0 against FP64; the planted references see a key too many, miss the last tile, or take the
- * kv head of another group. */
+/* Keys or values of a lane as the planted pages keep them; frees x. */
+static double *kept_make(const streams *t, double *x, plant planted)
+{
+    const bool is_int8 = (t->s.kv == LW_KV_INT8) != (planted == PLANT_KEPT);
+    const size_t width = planted == PLANT_SCALE ? t->kv_width : t->s.head_dim;
+    for (size_t i = 0; is_int8 && i < lengths[0] * t->kv_width; i += width) ref_int8(x + i, width, x + i);
+    return x;
+}
+
+/* One row of lane 0 against FP64; the planted references see a key too many, miss the last tile, take the kv
+ * head of another group, or keep keys and values in another way. */
 static void truth_row(const streams *t, size_t p, plant planted, law_score *score)
 {
     const size_t dim = t->s.head_dim, group = t->s.heads / t->s.heads_kv;
@@ -457,8 +510,8 @@ static void truth_row(const streams *t, size_t p, plant planted, law_score *scor
     if (planted == PLANT_WINDOW) begin = begin > 0 ? begin - 1 : 1;
     if (planted == PLANT_LAST_TILE) end = p / PAGE * PAGE;
     begin = size_min(begin, end);
-    double *k = law_doubles_of_bf(t->k[0], lengths[0] * t->kv_width);
-    double *v = law_doubles_of_bf(t->v[0], lengths[0] * t->kv_width);
+    double *k = kept_make(t, law_doubles_of_bf(t->k[0], lengths[0] * t->kv_width), planted);
+    double *v = kept_make(t, law_doubles_of_bf(t->v[0], lengths[0] * t->kv_width), planted);
     double *keys = law_make(lengths[0] * dim, sizeof *keys);
     double *values = law_make(lengths[0] * dim, sizeof *values);
     double want[128], sizes[128];
@@ -531,20 +584,23 @@ static law_score truth_conv(const streams *t, conv_plant planted)
 static void truth_of_isa(const lw_cpu_kernels *kernels)
 {
     static const shape shapes[] = {
-        { 4, 2, 32, 0, 0, false, false }, { 6, 2, 40, 64, 1, true, true }, { 4, 1, 32, 0, 100, true, false },
-        { 16, 4, 128, 256, 0, false, true },
+        { 4, 2, 32, 0, 0, false, false, LW_KV_BF16 },  { 6, 2, 40, 64, 1, true, true, LW_KV_BF16 },
+        { 4, 1, 32, 0, 100, true, false, LW_KV_BF16 }, { 4, 2, 32, 0, 0, false, false, LW_KV_INT8 },
+        { 6, 2, 40, 64, 1, true, true, LW_KV_INT8 },   { 16, 4, 128, 256, 0, false, true, LW_KV_BF16 },
+        { 16, 4, 128, 0, 3, false, true, LW_KV_INT8 },
     };
     lw_rng rng = law_rng(0x302);
-    for (size_t i = 0; i < (law_long() ? 4 : 3); i++) {
+    for (size_t i = 0; i < (law_long() ? 7 : 5); i++) {
         streams t = streams_make(kernels, &rng, shapes[i]);
         streams_run_alone(&t);
         const law_score right = truth_attend(&t, PLANT_NONE), conv = truth_conv(&t, CONV_RIGHT);
-        print_message("%s attend: worst %.3f of its bound, short_conv %.3f\n", kernels->isa, right.worst,
-                      conv.worst);
+        print_message("%s attend (%s): worst %.3f of its bound, short_conv %.3f\n", kernels->isa,
+                      shapes[i].kv == LW_KV_INT8 ? "int8" : "bf16", right.worst, conv.worst);
         assert_int_equal(right.over, 0);
         assert_int_equal(conv.over, 0);
-        const plant last = t.s.heads_kv > 1 ? PLANT_HEAD : PLANT_LAST_TILE;
-        for (plant planted = PLANT_WINDOW; planted <= last; planted++) {
+        for (plant planted = PLANT_WINDOW; planted < PLANT_COUNT; planted++) {
+            if (planted == PLANT_HEAD && t.s.heads_kv == 1) continue;
+            if (planted == PLANT_SCALE && (t.s.heads_kv == 1 || t.s.kv != LW_KV_INT8)) continue;
             const law_score wrong = truth_attend(&t, planted);
             assert_true(wrong.over > wrong.count / 50);
         }
@@ -553,6 +609,50 @@ static void truth_of_isa(const lw_cpu_kernels *kernels)
         }
         streams_free(&t);
     }
+}
+
+/* A key or value that is no number reaches every row that sees it, in both types of pages, and no other row.
+ */
+static void what_is_broken_shows(const lw_cpu_kernels *kernels)
+{
+    enum { BROKEN = 40, COLUMN = 33 };
+    static const lw_bf16 broken[] = { 0x7FC0, 0xFFFF, 0x7F80, 0xFF80 };  /* two NaN, two infinities */
+    lw_rng rng = law_rng(0x303);
+    for (size_t i = 0; i < 2 * sizeof broken / sizeof broken[0]; i++) {
+        streams t = streams_make(kernels, &rng,
+                                 (shape){ .heads = 2,
+                                          .heads_kv = 2,
+                                          .head_dim = 32,
+                                          .window = 64,
+                                          .kv = LW_KV_INT8 });
+        lw_bf16 *at = i % 2 == 0 ? t.k[1] : t.v[1];
+        at[BROKEN * t.kv_width + COLUMN] = broken[i / 2];
+        memset(t.k[1], 0, 2 * t.kv_width * sizeof *at);   /* zeros are no break */
+        memset(t.v[1], 0, 2 * t.kv_width * sizeof *at);
+        store st = store_make(&t, NULL);
+        rows r = { 0 };
+        for (size_t p = 0; p < lengths[1]; p++) rows_add(&r, &st, 1, p);
+        rows_store(&t, &st, &r, 2);
+        lw_bf16 *y = rows_attend(&t, &st, &r, 2);
+        for (size_t p = 0; p < lengths[1]; p++) {
+            bool head_is_finite[2] = { true, true };
+            for (size_t j = 0; j < t.q_width; j++) {
+                const bool is_finite = isfinite(lw_float_of_bf16(y[p * t.q_width + j]));
+                head_is_finite[j / t.s.head_dim] = head_is_finite[j / t.s.head_dim] && is_finite;
+            }
+            assert_true(head_is_finite[0]);
+            assert_int_equal(head_is_finite[1], p < BROKEN);
+        }
+        free(y);
+        store_free(&st);
+        streams_free(&t);
+    }
+}
+
+static void history_shows_what_is_broken(void **state)
+{
+    (void)state;
+    law_each_isa(what_is_broken_shows);
 }
 
 static void history_meets_fp64(void **state)
@@ -572,6 +672,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(history_is_the_streams_own),
         cmocka_unit_test(history_meets_fp64),
+        cmocka_unit_test(history_shows_what_is_broken),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

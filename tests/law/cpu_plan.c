@@ -12,10 +12,11 @@ enum { VOCAB = 40, LENGTH = 150 };
 
 #include "device/cpu/cpu.h"
 
-static void law_of_isa(const lw_cpu_kernels *kernels)
+static void law_of_kv(const lw_cpu_kernels *kernels, lw_kv_type kv)
 {
     lw_rng rng = law_rng(0x501);
     bench *b = bench_make(record_rows, &rng);
+    lw_plan_keep_kv(&b->plan, kv);
     b->table = &lw_device_cpu;
     b->options = (lw_device_options){ .threads = LAW_PARTS_MAX, .isa = kernels->isa };
     kept *alone = kept_make(b);
@@ -24,6 +25,12 @@ static void law_of_isa(const lw_cpu_kernels *kernels)
     check_law(b, &rng, alone);
     kept_free(b, alone);
     bench_free(b);
+}
+
+static void law_of_isa(const lw_cpu_kernels *kernels)
+{
+    law_of_kv(kernels, LW_KV_BF16);
+    law_of_kv(kernels, LW_KV_INT8);
 }
 
 static void plans_keep_the_row_law(void **state)

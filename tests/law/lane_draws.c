@@ -1,11 +1,13 @@
-/* The rows of a round are drawn on several threads: every reply, with its log-probabilities, is the same bits
- * for any number of them, whatever floating-point modes the threads compute in, and is the reply of its
- * request alone. A single row is the caller's, and so is what is not worth a thread.
+/* The rows of a round, and those of a draft head's step, are drawn on several threads: every reply, with its
+ * log-probabilities, is the same bits for any number of them, whatever floating-point modes the threads
+ * compute in, and is the reply of its request alone. A single row is the caller's, and so is what is not
+ * worth a thread.
  */
 #include "../fake/fake_model.h"
 #include "lane/core_internal.h"
 
 #include <fenv.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -26,6 +28,7 @@ typedef struct stream {
 
 typedef struct bench {
     fake_model fake;
+    bool has_head;             /* which drafts in the made-up source's place */
     fake_drafter drafter;
     lw_pool *threads;
     lw_core *core;
@@ -88,21 +91,38 @@ static void stream_make(stream *s, uint32_t index)
     fake_solo(&s->request, 0, &s->solo);
 }
 
+/* Counts how often the pool runs for a chain of drafts. */
+static uint32_t chain_setups;
+
+static lw_status chain_submit(lw_exec *exec, const lw_chain *chain, lw_ticket *ticket, lw_diag *d)
+{
+    const uint32_t before = atomic_load(&setups);
+    const lw_status status = lw_device_null.submit_chain(exec, chain, ticket, d);
+    chain_setups += atomic_load(&setups) - before;
+    return status;
+}
+
 /* Plays count streams with their drafts on so many threads (0: no pool); how often the pool ran. */
 static uint32_t play(bench *b, uint32_t count, unsigned threads, uint32_t drafts_max, uint64_t work_least)
 {
-    const fake_options f = { .context = CONTEXT, .rows_max = 128, .reach = 60,
-                             .page_counts = { PAGES, PAGES, PAGES } };
+    fake_options f = { .context = CONTEXT, .rows_max = 128, .reach = 60, .has_head = b->has_head,
+                       .head_right = 230, .page_counts = { PAGES, PAGES, PAGES, PAGES } };
+    lw_device_table table = lw_device_null;
     lw_core_options o = { .lanes = STREAMS, .context = CONTEXT, .rows_max = 128, .drafts_max = drafts_max,
                           .clock = clock_still };
     fake_drafter_init(&b->drafter, 7, 230, threads % 2 == 1);
-    o.source = &b->drafter.source;
+    if (b->has_head) o.head_drafts = drafts_max;
+    else o.source = &b->drafter.source;
+    table.submit_chain = chain_submit;
+    chain_setups = 0;
     b->threads = NULL;
     fake_open(&b->fake, &f);
     atomic_store(&setups, 0);
     if (threads > 0) assert_int_equal(lw_pool_open(threads, modes_set, &b->threads, NULL), LW_OK);
+    while (threads > 0 && atomic_load(&setups) < threads - 1) sched_yield();
     lw_core_device device = fake_device(&b->fake);
     device.threads = b->threads;
+    device.table = &table;
     assert_int_equal(lw_core_open(&device, &o, &b->core, NULL), LW_OK);
     b->core->draws.work_least = work_least;
     for (uint32_t i = 0; i < count; i++) {
@@ -155,6 +175,24 @@ static void any_number_of_threads_draws_the_same(void **state)
     assert_memory_not_equal(right.ids, s->solo.ids, sizeof right.ids);
 }
 
+/* The penalties of a stream whose draft its head draws have seen the drafts before it. */
+static void any_number_of_threads_draws_a_heads_chains(void **state)
+{
+    (void)state;
+    static bench b;
+    static const unsigned threads[] = { 0, 1, 2, 3, 5 };
+    b.has_head = true;
+    for (size_t i = 0; i < sizeof threads / sizeof threads[0]; i++) {
+        play(&b, STREAMS, threads[i], 7, 0);
+        assert_true(threads[i] > 1 ? chain_setups > 20 : chain_setups == 0);
+        for (uint32_t j = 0; j < STREAMS; j++) check(&b.streams[j]);
+    }
+    play(&b, 1, 3, 7, 0); /* one stream's chain has one row a step */
+    assert_int_equal(chain_setups, 0);
+    play(&b, STREAMS, 3, 7, UINT64_MAX); /* and what is not worth it */
+    assert_int_equal(chain_setups, 0);
+}
+
 static void a_single_row_is_drawn_by_the_caller(void **state)
 {
     (void)state;
@@ -169,6 +207,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_number_of_threads_draws_the_same),
+        cmocka_unit_test(any_number_of_threads_draws_a_heads_chains),
         cmocka_unit_test(a_single_row_is_drawn_by_the_caller),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

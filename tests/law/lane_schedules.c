@@ -1,8 +1,8 @@
 /* Random schedules: arrivals, cuts, cancels, drafts right and wrong, chains and trees, cache hits, memory
- * pressure, recurrences, draft heads right and wrong, tokens drawn by one thread or several, failing
- * forwards, stops, NaN logits, a clock that tells anything. Whatever happens, every reply equals the reply of
- * its request alone, or, if it was ended from outside, begins it; and pages, promises and entries add up
- * after each round.
+ * pressure, recurrences, draft heads right and wrong, tokens drawn by one thread or several, rounds ahead or
+ * not, failing forwards, stops, NaN logits, a clock that tells anything. Whatever happens, every reply equals
+ * the reply of its request alone, or, if it was ended from outside, begins it; and pages, promises and
+ * entries add up after each round.
  *
  * 5,000 schedules; LW_TEST_LONG runs 100,000, LW_TEST_SEED one of a given seed. The faults planted at the end
  * must be caught.
@@ -51,6 +51,7 @@ typedef struct schedule {
     lw_rng rng;
     uint64_t now;
     bool is_timeless;
+    bool is_plain;             /* most requests draw the likeliest token: rounds go ahead */
     fake_model fake;
     fake_drafter drafter;
     lw_device_table table;     /* the null device's, perhaps without draws on the host */
@@ -67,6 +68,7 @@ typedef struct schedule {
 typedef struct totals {
     uint64_t kept, drafted, cached, evicted, failed, cancelled, finished, tokens, stopped, bad_logits;
     uint64_t head_drafted, head_kept, chains;
+    uint64_t ahead;            /* rounds */
     uint64_t residues;         /* bit r: a recurrence was resumed r positions past an anchor */
 } totals;
 
@@ -160,6 +162,11 @@ static void options_of_request(schedule *s, story *t)
     r->draft = below(s, 5) != 0;
     r->logprobs = below(s, 5) == 0 ? (int32_t)below(s, 6) : -1;
     t->stop_after = below(s, 5) == 0 ? 1 + (uint32_t)below(s, 20) : 0;
+    if (!s->is_plain || below(s, 8) == 0) return;
+    r->sampling = (lw_sampling){ .temperature = 0.0 };
+    r->penalties = (lw_penalties){ 0 };
+    r->logprobs = -1;
+    r->draft = r->draft && below(s, 4) == 0;
 }
 
 static void story_make(schedule *s, story *t)
@@ -195,6 +202,17 @@ static lw_status chain_fails(lw_exec *exec, const lw_chain *chain, lw_ticket *ti
     return lw_fail(d, LW_NO_ROOM, "no room for %u chains", chain->row_count);
 }
 
+static lw_status tokens_lost(lw_exec *exec, uint32_t entry, const lw_batch *batch, lw_ticket *ticket,
+                             lw_diag *d)
+{
+    static lw_row rows[FAKE_ROWS_MAX];
+    lw_batch lost = *batch;
+    memcpy(rows, batch->rows, batch->row_count * sizeof *rows);
+    for (uint32_t r = 0; r < batch->row_count; r++) rows[r].token = rows[r].token < 0 ? 0 : rows[r].token;
+    lost.rows = rows;
+    return lw_device_null.submit(exec, entry, &lost, ticket, d);
+}
+
 static void schedule_open(schedule *s, uint64_t seed, fake_fault fault)
 {
     *s = (schedule){ .seed = seed, .rng = lw_rng_make(seed * 77777 + 1), .now = 1 };
@@ -227,9 +245,12 @@ static void schedule_open(schedule *s, uint64_t seed, fake_fault fault)
     s->fake.fault = fault;
     s->table = lw_device_null;
     if (below(s, 8) == 0) s->table.submit_chain = chain_fails;
+    if (fault == FAKE_LOSES_DRAWN_TOKENS) s->table.submit = tokens_lost;
     s->table.calls_draw = below(s, 3) != 0;
     lw_core_device device = fake_device(&s->fake);
     device.table = &s->table;
+    device.goes_ahead = below(s, 4) != 0;
+    s->is_plain = below(s, 2) == 0;
     if (seed % 32 == 0) assert_int_equal(lw_pool_open(2 + seed / 32 % 2, NULL, &s->threads, NULL), LW_OK);
     device.threads = s->threads;
     assert_int_equal(lw_core_open(&device, o, &s->core, NULL), LW_OK);
@@ -278,8 +299,9 @@ static void schedule_run(schedule *s)
     bool waits = true, works = true;
     for (uint32_t round = 0; (waits || works) && round < 4000; round++) {
         arrivals_and_cancels(s, round, &waits);
-        lw_null_fail_at(s->fake.exec, round == fail_round ? 1 : 0);
+        if (round == fail_round) lw_null_fail_at(s->fake.exec, 1 + below(s, 2));
         works = lw_core_round(s->core);
+        if (lw_core_read_counts(s->core).rounds_failed > 0) lw_null_fail_at(s->fake.exec, 0);
         if (below(s, 4) == 0) fake_check_core(&s->fake, s->core);
     }
     fake_check_core(&s->fake, s->core);
@@ -326,6 +348,7 @@ static uint64_t schedule_play(uint64_t seed, fake_fault fault, totals *all)
     all->head_kept += counts.head_kept;
     all->chains += counts.head_rounds;
     all->drafted += counts.drafted;
+    all->ahead += counts.rounds_ahead;
     all->cached += counts.cached_tokens;
     all->evicted += counts.cache.evicted;
     all->failed += counts.failed;
@@ -353,21 +376,23 @@ static void every_reply_is_its_solo_reply(void **state)
     for (uint64_t seed = first; seed < first + count; seed++) {
         if (schedule_play(seed, FAKE_SOUND, &all) > 0) fail_msg("seed %llu failed", (unsigned long long)seed);
     }
-    print_message(
-        "%llu tokens, %llu of %llu drafts kept (%llu of %llu by %llu chains of heads), %llu prompt "
-        "tokens resumed, %llu evictions, %llu failed, "
-        "%llu cancelled, %llu finished, %llu stopped, %llu with NaN\n",
-        (unsigned long long)all.tokens, (unsigned long long)all.kept, (unsigned long long)all.drafted,
-        (unsigned long long)all.head_kept, (unsigned long long)all.head_drafted,
-        (unsigned long long)all.chains, (unsigned long long)all.cached, (unsigned long long)all.evicted,
-        (unsigned long long)all.failed, (unsigned long long)all.cancelled, (unsigned long long)all.finished,
-        (unsigned long long)all.stopped, (unsigned long long)all.bad_logits);
+    print_message("%llu tokens, %llu rounds ahead, %llu of %llu drafts kept (%llu of %llu by %llu chains of "
+                  "heads), %llu prompt "
+                  "tokens resumed, %llu evictions, %llu failed, "
+                  "%llu cancelled, %llu finished, %llu stopped, %llu with NaN\n",
+                  (unsigned long long)all.tokens, (unsigned long long)all.ahead, (unsigned long long)all.kept,
+                  (unsigned long long)all.drafted, (unsigned long long)all.head_kept,
+                  (unsigned long long)all.head_drafted, (unsigned long long)all.chains,
+                  (unsigned long long)all.cached, (unsigned long long)all.evicted,
+                  (unsigned long long)all.failed, (unsigned long long)all.cancelled,
+                  (unsigned long long)all.finished, (unsigned long long)all.stopped,
+                  (unsigned long long)all.bad_logits);
     if (one != NULL) return;
     assert_true(all.kept > count && all.drafted > all.kept && all.cached > count && all.evicted > count / 10);
     assert_true(all.head_kept > count && all.head_drafted > all.head_kept);
     assert_true(__builtin_popcountll(all.residues) >= (SLOWER == 1 ? 64 : 56));
     assert_true(all.failed > 0 && all.cancelled > 0 && all.stopped > 0 && all.bad_logits > 0);
-    assert_true(all.finished > 0);
+    assert_true(all.finished > 0 && all.ahead > 10 * count);
 }
 
 static uint64_t schedules_caught(fake_fault fault, uint64_t count)
@@ -386,6 +411,7 @@ static void planted_faults_are_caught(void **state)
     assert_true(schedules_caught(FAKE_FORGETS_COPIES, 50) > 5);
     assert_true(schedules_caught(FAKE_WRITES_ANCHORS, 50) > 5);
     assert_true(schedules_caught(FAKE_KEEPS_HEAD_ROWS, 50) > 5);
+    assert_true(schedules_caught(FAKE_LOSES_DRAWN_TOKENS, 50) > 5);
 }
 
 int main(void)

@@ -89,6 +89,8 @@ static inline meaning meaning_attend(const bench *b, const kept *k, const lw_op 
         all[i] = (double)held(b, k, store->in[0], there)[kv + i % dim];
         all[count * dim + i] = (double)held(b, k, store->in[1], there)[kv + i % dim];
     }
+    for (size_t i = 0; b->plan.states[op->state.index].kv == LW_KV_INT8 && i < 2 * count; i++)
+        ref_int8(all + i * dim, dim, all + i * dim);
     for (size_t i = 0; i < dim; i++) q[i] = (double)held(b, k, op->in[0], at)[head * dim + i];
     const ref_query query = { q, all, all + count * dim, count, dim, (double)op->p.attend.scale };
     ref_attend(&query, y, sizes);

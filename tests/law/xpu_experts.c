@@ -14,7 +14,7 @@ enum { VOCAB = 40, LENGTH = 160 };
 enum { COLS = 64, MIDDLE = 40, CHECKED = 300 };
 
 /* Few experts of many rows each, more than one walk of the sort has items, and those between. */
-static const struct { lw_route_params route; bool has_bias; format up, down; } cases[] = {
+static const struct { lw_route_params route; bool has_bias; lw_ops_form up, down; } cases[] = {
     { { LW_ROUTER_SOFTMAX, 5, 2, 1, 1, false, 1.0f }, false,
       { LW_MAP_INTEGER, 4, 32, 0, LW_DTYPE_BF16, true, 0, 0, false },
       { LW_MAP_BF16, 16, 0, 0, LW_DTYPE_F32, false, 0, 0, false } },
@@ -40,7 +40,7 @@ static void repeat_row(bench *b, uint32_t cols)
 /* The experts' other linear, which has biases where the router has one. */
 static lw_ref record_wide(bench *b, lw_rng *rng, size_t i, lw_ref x, lw_ref route)
 {
-    const format plain = { LW_MAP_FP32, 32, 0, 0, LW_DTYPE_F32, false, 0, 0, false };
+    const lw_ops_form plain = { LW_MAP_FP32, 32, 0, 0, LW_DTYPE_F32, false, 0, 0, false };
     const uint32_t members = cases[i].route.experts, up[] = { MIDDLE, COLS }, one[] = { 1, MIDDLE };
     const lw_wref w = formed(b, rng, &cases[i].up, members, up);
     if (!cases[i].has_bias) return lw_plan_expert_linear(&b->plan, x, route, w);

@@ -33,6 +33,12 @@ static inline xpu_bench *xpu_bench_open(void (*record)(bench *b, lw_rng *rng), l
     return x;
 }
 
+/* Whether it was a wait that failed: then the device is lost, whatever Level Zero answered. */
+static inline bool was_wait(const lw_diag *d)
+{
+    return strstr(d->text, "waiting for") != NULL;
+}
+
 static inline void xpu_bench_close(xpu_bench *x)
 {
     assert_int_equal(x->emulated->objects, 0);

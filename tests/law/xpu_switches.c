@@ -1,7 +1,7 @@
-/* What the xpu device can do without changes no bit: fusions and replayed lists, each and all, whatever cut
- * and company the rows come in. A plan of every op that a fusion knows is recorded, two streams of it run in
- * rounds of random cuts, and the logits of every wanted row are compared.
- * Planted: a changed token. And that a switch switches: launches and commands are counted.
+/* What the xpu device can do without changes no bit: fusions, replayed lists and batches ahead, each and all,
+ * whatever cut and company the rows come in. A plan of every op that a fusion knows is recorded, two streams
+ * of it run in rounds of random cuts, and the logits of every wanted row are compared. Planted: a changed
+ * token. And that a switch switches: launches and commands are counted.
  */
 enum { VOCAB = 40, LENGTH = 132 };
 
@@ -47,7 +47,8 @@ static lw_ref conv(bench *b, lw_rng *rng, lw_ref h)
     return linear(b, rng, lw_plan_mul(p, lw_plan_view(p, all, WIDTH, WIDTH), mixed), WIDTH, 16);
 }
 
-/* has_norms: q and k are normed by heads. A bf16 v stands beside quantised q and k. */
+/* has_norms: q and k are normed by heads. A bf16 v stands beside quantised q and k. A window's keys and
+ * values are kept in int8. */
 static lw_ref attention(bench *b, lw_rng *rng, lw_ref h, bool has_norms, uint32_t window)
 {
     lw_plan *p = &b->plan;
@@ -63,6 +64,7 @@ static lw_ref attention(bench *b, lw_rng *rng, lw_ref h, bool has_norms, uint32_
     q = lw_plan_rope(p, q, HEADS, table);
     k = lw_plan_rope(p, k, HEADS_KV, table);
     const lw_sref kv = lw_plan_state_kv(p, "kv", HEADS_KV, HEAD_DIM, window);
+    p->states[kv.index].kv = window != 0 ? LW_KV_INT8 : LW_KV_BF16;
     lw_plan_kv_store(p, kv, k, v);
     const lw_ref o = lw_plan_attend(p, kv, q, HEADS, 0.6f);
     return linear(b, rng, lw_plan_head_gate(p, o, linear(b, rng, h, HEADS, 4)), WIDTH, 4);
@@ -187,8 +189,9 @@ static void nothing_that_is_left_out_changes_a_bit(void **state)
         memset(other, 0, sizeof *other);
         const lw_device_counts counts = both_run(x, names[i], 1, other);
         if (!is_same(with, other)) fail_msg("without %s: other bits", names[i]);
-        /* Planted: a switch that switches nothing. */
-        if (strcmp(names[i], "chain") != 0 && counts.launches == most.launches
+        /* Planted: a switch that switches nothing. Chains and batches ahead have tests of their own. */
+        const bool is_seen = strcmp(names[i], "chain") != 0 && strcmp(names[i], "ahead") != 0;
+        if (is_seen && counts.launches == most.launches
             && counts.commands == most.commands)
             fail_msg("without %s: the same launches", names[i]);
         const size_t at = strlen(all);
@@ -245,14 +248,18 @@ static void steps_that_wait_for_themselves_come_apart(void **state)
 
 enum { CHAINS = LANES, STEPS = 5 };
 
-static int32_t draw_likeliest(void *context, uint32_t row, uint32_t step, const float *row_logits)
+static int32_t likeliest_of(const float *row)
+{
+    int32_t best = 0;
+    for (int32_t id = 1; id < VOCAB; id++) best = row[id] > row[best] ? id : best;
+    return best;
+}
+
+static void draw_likeliest(void *context, const lw_chain_step *step, int32_t *tokens)
 {
     (void)context;
-    (void)row;
-    (void)step;
-    int32_t best = 0;
-    for (int32_t id = 1; id < VOCAB; id++) best = row_logits[id] > row_logits[best] ? id : best;
-    return best;
+    for (uint32_t row = 0; row < step->row_count; row++)
+        tokens[row] = likeliest_of(step->logits + row * step->stride);
 }
 
 /* Chains of STEPS and fewer steps from the streams' ends; their tokens, and the waits of the host. */
@@ -347,11 +354,138 @@ static void the_likeliest_token_comes_without_logits(void **state)
         for (uint32_t r = 0; r < ROWS; r += WANTED_EVERY) {
             const float *row = into->rows[0][r];
             assert_true(isfinite(row[0]) == (r < 30));
-            assert_int_equal(best[r], r < 30 ? draw_likeliest(NULL, 0, 0, row) : -1);
+            assert_int_equal(best[r], r < 30 ? likeliest_of(row) : -1);
         }
     }
     streams_end(b);
     free(into);
+    xpu_bench_close(x);
+}
+
+/* ---- batches ahead ---- */
+
+enum { AHEAD_FROM = 60, AHEAD_STEPS = 10 }; /* over the end of a page */
+
+typedef struct greedy {
+    int32_t ids[AHEAD_STEPS][LANES];
+    float last[LANES][VOCAB];
+} greedy;
+
+/* A lane's place among the wanted rows of a step, in which the lanes take turns. */
+static uint32_t place_of(uint32_t lane, uint32_t step)
+{
+    return (lane + step) % LANES;
+}
+
+/* The batch of a step: each lane's next row. */
+static lw_status step_submit(bench *b, uint32_t step, const int32_t *tokens, lw_ticket *ticket, lw_diag *d)
+{
+    lw_row rows[LANES];
+    const uint32_t position = AHEAD_FROM + step;
+    for (uint32_t lane = 0; lane < LANES; lane++) {
+        b->lanes[lane].committed = position;
+        rows[place_of(lane, step)] = (lw_row){ .token = tokens[lane], .lane = lane, .position = position,
+                                               .slot = position, .parent = -1, .wanted = true };
+    }
+    const lw_batch batch = { .rows = rows, .row_count = LANES, .lanes = b->lanes, .lane_count = LANES,
+                             .best = true };
+    const lw_status status = xpu->submit(b->exec, LW_ENTRY_MAIN, &batch, ticket, d);
+    memset(rows, 0xAB, sizeof rows); /* read by submit alone */
+    return status;
+}
+
+static lw_status step_end(bench *b, uint32_t step, lw_ticket ticket, int32_t *ids, lw_diag *d)
+{
+    lw_status status = xpu->wait(b->exec, ticket, d);
+    for (uint32_t lane = 0; lane < LANES && status == LW_OK; lane++)
+        status = xpu->read_best(b->exec, place_of(lane, step), &ids[lane], d);
+    return status;
+}
+
+/* Replies of likeliest tokens; ahead: each batch is submitted before the last one is waited for. */
+static lw_status greedy_run(bench *b, bool ahead, greedy *out, lw_diag *d)
+{
+    int32_t tokens[LANES];
+    lw_ticket ticket = 0, next = 0;
+    for (uint32_t lane = 0; lane < LANES; lane++) tokens[lane] = b->tokens[lane][AHEAD_FROM];
+    lw_status status = step_submit(b, 0, tokens, &ticket, d);
+    for (uint32_t step = 0; step < AHEAD_STEPS && status == LW_OK; step++) {
+        const bool goes_on = step + 1 < AHEAD_STEPS;
+        for (uint32_t lane = 0; lane < LANES; lane++) tokens[lane] = lw_row_drawn(place_of(lane, step));
+        if (ahead && goes_on) status = step_submit(b, step + 1, tokens, &next, d);
+        if (status == LW_OK) status = step_end(b, step, ticket, out->ids[step], d);
+        for (uint32_t lane = 0; lane < LANES; lane++)
+            tokens[lane] = out->ids[step][lane] < 0 ? 0 : out->ids[step][lane];
+        if (!ahead && goes_on && status == LW_OK) status = step_submit(b, step + 1, tokens, &next, d);
+        ticket = next;
+    }
+    for (uint32_t lane = 0; lane < LANES && status == LW_OK; lane++) {
+        const float *row = NULL;
+        status = xpu->read_logits(b->exec, place_of(lane, AHEAD_STEPS - 1), &row, d);
+        if (status == LW_OK) memcpy(out->last[lane], row, sizeof out->last[lane]);
+    }
+    return status;
+}
+
+/* The streams up to there, then their replies; how often the host waited for these. */
+static uint32_t replies_run(xpu_bench *x, const char *without, bool ahead, greedy *out)
+{
+    lw_diag d = { "" };
+    memset(out, 0, sizeof *out);
+    open_without(x, without);
+    for (uint32_t lane = 0; lane < LANES; lane++) rows_add(x->b, lane, AHEAD_FROM);
+    for (uint32_t r = 0; r < x->b->row_count; r++) x->b->rows[r].wanted = false;
+    if (batch_run(x->b, &d) != LW_OK) fail_msg("%s", d.text);
+    const uint32_t begun = x->emulated->waits;
+    if (greedy_run(x->b, ahead, out, &d) != LW_OK) fail_msg("%s", d.text);
+    const uint32_t waits = x->emulated->waits - begun;
+    streams_end(x->b);
+    return waits;
+}
+
+static void a_batch_ahead_takes_the_tokens_of_the_last(void **state)
+{
+    (void)state;
+    lw_rng rng = law_rng(309);
+    xpu_bench *x = xpu_bench_open(record, &rng);
+    bench *b = x->b;
+    greedy *in_turn = law_make(1, sizeof *in_turn), *ahead = law_make(1, sizeof *ahead);
+    static const char *const without[] = { NULL, "replay" };
+    const uint32_t waits = replies_run(x, NULL, false, in_turn);
+    for (size_t i = 0; i < sizeof without / sizeof without[0]; i++) {
+        assert_int_equal(replies_run(x, without[i], true, ahead), waits);
+        assert_memory_equal(in_turn, ahead, sizeof *ahead);
+    }
+    b->tokens[0][AHEAD_FROM]++; /* planted */
+    replies_run(x, NULL, true, ahead);
+    assert_memory_not_equal(in_turn, ahead, sizeof *ahead);
+    b->tokens[0][AHEAD_FROM]--;
+    /* A lane whose logits are no numbers is told, goes on with any token, and is nothing to the other. */
+    uint16_t *scales = b->weights[0].bytes[1]; /* of the embedding: one group a token */
+    const uint16_t sound = scales[b->tokens[0][AHEAD_FROM]];
+    scales[b->tokens[0][AHEAD_FROM]] = 0x7FC0;
+    b->tokens[1][AHEAD_FROM] = (b->tokens[0][AHEAD_FROM] + 1) % VOCAB;
+    replies_run(x, NULL, false, in_turn);
+    replies_run(x, NULL, true, ahead);
+    assert_int_equal(ahead->ids[0][0], -1);
+    for (uint32_t step = 0; step < AHEAD_STEPS; step++)
+        assert_int_equal(in_turn->ids[step][1], ahead->ids[step][1]);
+    scales[b->tokens[0][AHEAD_FROM]] = sound;
+    free(in_turn);
+    free(ahead);
+    xpu_bench_close(x);
+}
+
+static void going_ahead_can_be_left_out(void **state)
+{
+    (void)state;
+    lw_rng rng = law_rng(310);
+    xpu_bench *x = xpu_bench_open(record, &rng);
+    for (int turn = 0; turn < 2; turn++) {
+        open_without(x, turn == 0 ? NULL : "ahead");
+        assert_true(xpu->goes_ahead(x->b->device) == (turn == 0));
+        streams_end(x->b);
+    }
     xpu_bench_close(x);
 }
 
@@ -410,7 +544,9 @@ static lw_status visit(bench *b, lw_diag *d)
     lw_ticket ticket = 0;
     int32_t id;
     const int32_t *drawn;
+    static greedy replies;
     b->row_count = 0;
+    b->lanes[0].committed = 0;
     rows_add(b, 0, 1);
     const lw_batch batch = {
         .rows = b->rows, .row_count = 1, .lanes = b->lanes, .lane_count = 1, .best = true
@@ -428,6 +564,7 @@ static lw_status visit(bench *b, lw_diag *d)
         if (status == LW_OK) status = xpu->wait(b->exec, ticket, d);
         if (status == LW_OK) status = xpu->read_chain(b->exec, 0, &drawn, d);
     }
+    if (status == LW_OK) status = greedy_run(b, true, &replies, d);
     xpu->exec_close(b->exec);
     xpu->close(b->device);
     return status;
@@ -457,7 +594,7 @@ static void any_call_may_fail(void **state)
         assert_string_equal(x->emulated->error, "");
         if (status == LW_OK) continue;
         told++;
-        assert_int_equal(status, n % 2 == 0 ? LW_DEVICE_LOST : LW_NO_ROOM);
+        assert_int_equal(status, n % 2 == 0 || was_wait(&d) ? LW_DEVICE_LOST : LW_NO_ROOM);
     }
     /* All but an address that is not told, and waits that only precede closing. */
     assert_true(calls > 100 && told >= calls - 8);
@@ -513,6 +650,8 @@ int main(void)
         cmocka_unit_test(chains_need_no_host),
         cmocka_unit_test(the_likeliest_token_comes_without_logits),
         cmocka_unit_test(of_equal_logits_the_lowest_id_wins),
+        cmocka_unit_test(a_batch_ahead_takes_the_tokens_of_the_last),
+        cmocka_unit_test(going_ahead_can_be_left_out),
         cmocka_unit_test(any_call_may_fail),
         cmocka_unit_test(lists_come_and_go),
         cmocka_unit_test(only_what_there_is_can_be_left_out),

@@ -27,6 +27,16 @@ def test_holds(folder, isa):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.parametrize("isa", isas())
+@pytest.mark.parametrize("folder", [path.parent for path in sorted(MODELS.glob("*/ref64.safetensors"))],
+                         ids=lambda folder: folder.name)
+def test_int8_keys_and_values_keep_the_same_limits(folder, isa):
+    found = json.loads(check(folder, isa, "--kv-int8", "--json").stdout)
+    assert found["passed"], found["failures"]
+    whole = json.loads(check(folder, isa, "--json").stdout)
+    assert found["layers"][0] == whole["layers"][0] and found["layers"][-1] != whole["layers"][-1]
+
+
 def test_tells_what_it_judged():
     text = check(MODELS / "nemotron-mlx4", isas()[-1]).stdout
     assert text.startswith("median of the distance") and "experts of layer 1: " in text and "drafts: " in text

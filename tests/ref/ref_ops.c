@@ -76,6 +76,21 @@ double ref_score_size(const ref_query *query)
     return largest;
 }
 
+void ref_int8(const double *x, size_t count, double *y)
+{
+    double largest = 0;
+    bool is_finite = true;
+    for (size_t i = 0; i < count; i++) {
+        is_finite = is_finite && isfinite(x[i]);
+        largest = fmax(largest, fabs(x[i]));
+    }
+    const double scale = (double)(float)(largest / 127);
+    for (size_t i = 0; i < count; i++) {
+        const double code = scale > 0 ? rint((double)(float)(x[i] / scale)) : 0;
+        y[i] = is_finite ? scale * code : (double)NAN;
+    }
+}
+
 void ref_attend(const ref_query *query, double *y, double *sizes)
 {
     const size_t dim = query->dim;

@@ -41,6 +41,10 @@ typedef struct ref_turn {
 } ref_turn;
 void ref_rope(const ref_turn *turn, double *y, double *sizes); /* sizes: sum of |products| of each y */
 
+/* What int8 keeps of a vector: d times the whole number nearest to x / d, ties to even, d = max |x| / 127; d
+ * and x / d are rounded to fp32, where a code is decided. 0 of zeros, NaN where an x is not finite. */
+void ref_int8(const double *x, size_t count, double *y);
+
 /* One query: y = softmax(scale q k) v; 0 where there is no key. */
 typedef struct ref_query {
     const double *q;                    /* [dim] */

@@ -50,6 +50,25 @@ def test_alone_or_beside_others(server):
     assert len(set(solo)) == len(values)
 
 
+def test_int8_keys_and_values(server, tmp_path_factory):
+    """Logits are other ones, and replies equal: beside others, drafted or not, by the server or by `run`."""
+    small = start(tmp_path_factory, "--context", "1024", "--parallel", "4", "--kv-int8")
+    whole, kept = server.get("/props")[1], small.get("/props")[1]
+    assert (whole["kv"], kept["kv"]) == ("bf16", "int8") and 2 * kept["kv_bytes"] < 1.2 * whole["kv_bytes"]
+    values = [chat(q, max_tokens=48, ignore_eos=True, temperature=1, seed=7) for q in QUESTIONS]
+    solo = [sha(small, value) for value in values]
+    assert [sha(small, dict(value, draft=False)) for value in values] == solo
+    with concurrent.futures.ThreadPoolExecutor(len(values)) as pool:
+        assert list(pool.map(lambda v: sha(small, v), values)) == solo
+    told = dict(values[0], logprobs=True, top_logprobs=2)
+    one, two = (place.ok(CHAT, told)["choices"][0]["logprobs"] for place in (server, small))
+    assert one != two
+    command = [served.LANEWISE, "run", served.MODEL, "-p", QUESTIONS[0], "--max-tokens", "48", "--ignore-eos",
+               "--temperature", "1", "--seed", "7", "--json", "--kv-int8"]
+    assert json.loads(subprocess.run(command, capture_output=True, check=True).stdout)["token_sha"] == solo[0]
+    assert small.stop() == 0, small.log()
+
+
 def test_same_question_at_once(server):
     value = chat("Count to five.", max_tokens=24)
     with concurrent.futures.ThreadPoolExecutor(8) as pool:

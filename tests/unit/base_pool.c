@@ -180,6 +180,41 @@ static void shares_are_a_partition_in_whole_units(void **state)
     }
 }
 
+/* A held caller stays on one CPU through runs, and gets its mask back; where it may not run on that CPU, or
+ * workers have none of their own, nothing changes. */
+static void a_held_caller_gets_its_mask_back(void **state)
+{
+    (void)state;
+    cpu_set_t before, held, after, last;
+    lw_pool *pool;
+    lw_diag d;
+    tally t = { .input = 1 };
+    assert_int_equal(pthread_getaffinity_np(pthread_self(), sizeof before, &before), 0);
+    for (unsigned threads = 1; threads <= 2; threads++) {
+        const bool holds = threads == 2 && CPU_COUNT(&before) >= 2 && lw_pool_threads_worth() >= 2;
+        assert_int_equal(lw_pool_open(threads, NULL, &pool, &d), LW_OK);
+        lw_pool_hold(pool);
+        lw_pool_run(pool, count_run, &t);
+        assert_int_equal(pthread_getaffinity_np(pthread_self(), sizeof held, &held), 0);
+        if (holds) assert_int_equal(CPU_COUNT(&held), 1);
+        if (threads == 1) assert_true(CPU_EQUAL(&held, &before));
+        lw_pool_release(pool);
+        assert_int_equal(pthread_getaffinity_np(pthread_self(), sizeof after, &after), 0);
+        assert_true(CPU_EQUAL(&after, &before));
+        if (holds) {
+            CPU_XOR(&last, &before, &held);
+            assert_int_equal(pthread_setaffinity_np(pthread_self(), sizeof last, &last), 0);
+            lw_pool_hold(pool);
+            assert_int_equal(pthread_getaffinity_np(pthread_self(), sizeof after, &after), 0);
+            assert_true(CPU_EQUAL(&after, &last));
+            lw_pool_release(pool);
+            assert_int_equal(pthread_setaffinity_np(pthread_self(), sizeof before, &before), 0);
+        }
+        lw_pool_close(pool);
+    }
+    assert_int_equal(t.runs[0], 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -188,6 +223,7 @@ int main(void)
         cmocka_unit_test(a_thread_that_is_late_holds_nobody_up),
         cmocka_unit_test(idle_threads_cost_no_cpu),
         cmocka_unit_test(the_caller_sleeps_until_the_last_part),
+        cmocka_unit_test(a_held_caller_gets_its_mask_back),
         cmocka_unit_test(zero_threads_means_the_allowed_cpus),
         cmocka_unit_test(too_many_threads_are_refused_by_number),
         cmocka_unit_test(shares_are_a_partition_in_whole_units),

@@ -67,7 +67,7 @@ static void unknown_names_are_refused(void **state)
 {
     (void)state;
     static const char *const names[] = { "",     "lfm3-1.7b",        "lfm3-1.7b-5bit",      "lfm3-1.7b-4bit ",
-                                         "4bit", "qwen3.8-27b-4bit", "nemotron-30b-a3b-cut" };
+                                         "4bit", "qwen3.8-28b-4bit", "nemotron-30b-a3b-cut" };
     lw_diag d;
     lw_synth synth;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
@@ -165,9 +165,12 @@ static void tokens_read_what_the_parameters_say(void **state)
     const double steps = 32.0 * 4 * (1024 + 4096 + 64);
     assert_true(is_near(whole.states, 23 * (64 * 64 * 128 * 4.0 + steps) + 6144e3 + 0.9e6, 0.01));
 
+    assert_true(is_near(whole.keys, 6144e3, 0.001));
+
     const lw_read_bytes stretched = reads_of("nemotron-30b-a3b-cut-4bit", true);
     assert_true(is_near(stretched.weights, (double)whole.weights, 1e-6));
     assert_true(is_near(stretched.states, (double)whole.states, 1e-6));
+    assert_true(is_near(stretched.keys, (double)whole.keys, 1e-6));
     const lw_read_bytes cut = reads_of("nemotron-30b-a3b-cut-4bit", false);
     assert_false(is_near(cut.weights, (double)whole.weights, 0.5)); /* the check can fail */
 }

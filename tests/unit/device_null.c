@@ -107,19 +107,18 @@ static void forward(void *context, const lw_batch *batch, float *logits)
     }
 }
 
-static int32_t draw(void *context, uint32_t row, uint32_t step, const float *logits)
+static void draw(void *context, const lw_chain_step *step, int32_t *tokens)
 {
-    uint32_t *calls = context;
-    (void)logits;
-    ++*calls;
-    return (int32_t)(10 * row + step);
+    uint32_t *rows = context;
+    *rows += step->row_count;
+    for (uint32_t row = 0; row < step->row_count; row++) tokens[row] = (int32_t)(10 * row + step->index);
 }
 
 static void chains_are_walked_to_the_end_of_each(void **state)
 {
     (void)state;
     null_case c;
-    uint32_t calls = 0;
+    uint32_t rows_drawn = 0;
     lw_ticket ticket = 0;
     static const uint32_t pages[] = { 0, 1 }, steps[] = { 3, 1 };
     static const lw_row rows[] = {
@@ -142,14 +141,14 @@ static void chains_are_walked_to_the_end_of_each(void **state)
     assert_int_equal(lw_device_null.read_chain(c.exec, 1, &tokens, NULL), LW_OK);
     assert_int_equal(tokens[0], 7);
     chain.draw = draw;
-    chain.context = &calls;
+    chain.context = &rows_drawn;
     assert_int_equal(lw_device_null.submit_chain(c.exec, &chain, &ticket, NULL), LW_OK);
     assert_int_equal(lw_device_null.wait(c.exec, ticket, NULL), LW_OK);
     assert_int_equal(lw_device_null.read_chain(c.exec, 0, &tokens, NULL), LW_OK);
     assert_int_equal(tokens[2], 2);
     assert_int_equal(lw_device_null.read_chain(c.exec, 1, &tokens, NULL), LW_OK);
     assert_int_equal(tokens[0], 10);
-    assert_int_equal(calls, 4);
+    assert_int_equal(rows_drawn, 4);
     const lw_null_counts counts = lw_null_read_counts(c.exec);
     assert_int_equal(counts.chains, 2);
     assert_int_equal(counts.chain_rows, 8);

@@ -105,7 +105,7 @@ static void a_folder_that_cannot_be_is_a_failure_and_no_more(void **state)
 static void keys_tell_devices_and_shapes_apart(void **state)
 {
     (void)state;
-    char keys[5][LW_COSTS_KEY_CHARS + 1];
+    char keys[7][LW_COSTS_KEY_CHARS + 1];
     lw_plan plan;
     assert_int_equal(lw_plan_init(&plan, NULL), LW_OK);
     plan.vocab = 100;
@@ -115,13 +115,17 @@ static void keys_tell_devices_and_shapes_apart(void **state)
     lw_costs_key("cpu (avx2, 2 threads)", &plan, 512, 1, keys[4]); /* without drafts: fewer logits */
     plan.vocab = 101;
     lw_costs_key("cpu (avx2, 2 threads)", &plan, 512, 16, keys[3]);
-    for (size_t i = 0; i < 5; i++) {
+    lw_plan_state_kv(&plan, "kv", 1, 8, 0);
+    lw_costs_key("cpu (avx2, 2 threads)", &plan, 512, 16, keys[5]);
+    lw_plan_keep_kv(&plan, LW_KV_INT8);
+    lw_costs_key("cpu (avx2, 2 threads)", &plan, 512, 16, keys[6]);
+    for (size_t i = 0; i < 7; i++) {
         assert_int_equal(strlen(keys[i]), LW_COSTS_KEY_CHARS);
         for (size_t j = 0; j < i; j++) assert_string_not_equal(keys[i], keys[j]);
     }
     char again[LW_COSTS_KEY_CHARS + 1];
     lw_costs_key("cpu (avx2, 2 threads)", &plan, 512, 128, again); /* no window is as large */
-    assert_string_equal(again, keys[3]);
+    assert_string_equal(again, keys[6]);
     lw_plan_deinit(&plan);
 }
 

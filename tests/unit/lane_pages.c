@@ -83,7 +83,7 @@ static void random_walks_keep_what_rows_can_read(void **state)
             assert_int_equal(lw_pages_cover(&pool, &table, committed + rows, NULL), LW_OK);
             assert_true(all_reachable(&pool, &table, committed, committed + rows));
             committed += (uint32_t)lw_rng_below(&rng, rows + 1);
-            lw_pages_trim(&pool, &table, committed);
+            lw_pages_trim(&pool, &table, committed, committed);
             assert_conserved(&pool, &table);
         }
         lw_pages_clear(&pool, &table);
@@ -106,9 +106,9 @@ static void a_trim_too_far_is_seen(void **state)
     assert_int_equal(pool_made(&pool, &plan, 1, CONTEXT, ROWS_MAX), LW_OK);
     assert_int_equal(lw_page_table_init(&table, &pool, NULL), LW_OK);
     assert_int_equal(lw_pages_cover(&pool, &table, 128, NULL), LW_OK);
-    lw_pages_trim(&pool, &table, 126);
+    lw_pages_trim(&pool, &table, 126, 126);
     assert_true(all_reachable(&pool, &table, 126, 126));
-    lw_pages_trim(&pool, &table, 127);
+    lw_pages_trim(&pool, &table, 127, 127);
     assert_false(all_reachable(&pool, &table, 126, 126));
     lw_pages_clear(&pool, &table);
     lw_page_table_deinit(&table);
@@ -161,7 +161,7 @@ static void an_anchor_is_shared_and_never_copied(void **state)
     assert_int_equal(entry.begin[steps],
                      1); /* the row at 192 is not near, but one at 128 would read from 64 */
     assert_true(lw_pages_copies(&pool.groups[steps], 150) && !lw_pages_copies(&pool.groups[anchors], 150));
-    lw_pages_trim(&pool, &owner, 150);
+    lw_pages_trim(&pool, &owner, 150, 150);
     lw_pages_resume(&pool, &resumer, &entry, 150);
     assert_int_equal(resumer.ids[anchors][2], owner.ids[anchors][2]);
     assert_true(resumer.ids[steps][2] != owner.ids[steps][2]);
@@ -173,7 +173,7 @@ static void an_anchor_is_shared_and_never_copied(void **state)
     assert_false(lw_pages_may_write(&pool, &resumer, 192)); /* not there yet */
     assert_int_equal(lw_pages_cover(&pool, &resumer, 193, NULL), LW_OK);
     assert_true(lw_pages_may_write(&pool, &resumer, 192));
-    lw_pages_trim(&pool, &resumer, 193);
+    lw_pages_trim(&pool, &resumer, 193, 193);
     assert_int_equal(resumer.begin[anchors], 3);
     lw_pages_drop(&pool, &entry);
     assert_false(lw_pages_may_write(&pool, &owner, 128)); /* a mark stays as long as the page is held */

@@ -239,14 +239,23 @@ static void add_matrix(build *b, format form, const char *module, double *want)
     }
 }
 
-/* Values of rows [begin, end) of a member that are not exactly want's, which begins at row 0. */
+/* Values of a member that are not exactly those of want, and codes that words hold otherwise than bytes. */
 static size_t count_wrong(const lw_weight *w, uint32_t member, const double *want)
 {
     size_t wrong = 0;
     double values[COLS];
+    uint8_t codes[COLS];
+    uint32_t words[COLS];
     for (uint32_t n = 0; n < w->rows; n++) {
         lw_weight_row_f64(w, member, n, values);
         for (uint32_t k = 0; k < COLS; k++) wrong += !(values[k] == want[n * COLS + k]);
+        if (w->code_bits > 8 || 32 % w->code_bits != 0) continue;
+        const uint32_t each = 32 / w->code_bits;
+        lw_weight_codes8(w, member, n, codes);
+        lw_weight_words(w, member, n, words);
+        for (uint32_t k = 0; k < COLS; k++)
+            wrong += (uint8_t)(words[k / each] << (each - 1 - k % each) * w->code_bits >>
+                               (32 - w->code_bits)) != codes[k];
     }
     return wrong;
 }

@@ -209,6 +209,13 @@ static void loads_end_with_the_row(void **state)
             lw_weight_codes8(&w, 0, 0, codes);
             for (size_t k = 0; k < cols; k++)
                 assert_int_equal(codes[k], ref_dequant_code(words, widths[i], k));
+            if (32 % widths[i] == 0) {
+                uint32_t *const same = malloc(bytes);
+                assert_non_null(same);
+                lw_weight_words(&w, 0, 0, same);
+                assert_memory_equal(same, words, bytes);
+                free(same);
+            }
             free(row);
         }
     }

@@ -285,6 +285,15 @@ static void a_page_holds_64_positions(void **state)
     assert_int_equal(lw_state_page_bytes(&p.states[tail.index]), 64 * 24 * 2);
     assert_int_equal(lw_state_page_bytes(&p.states[r.steps.index]), 64 * (3 * 8 + 6 * 5 + 6) * 4);
     assert_int_equal(lw_state_page_bytes(&p.states[r.anchor.index]), 6 * 5 * 8 * 4); /* one state a page */
+    assert_int_equal(lw_plan_kv_bytes(&p), 2 * 2 * 16 * 2);
+    const uint64_t tail_bytes = lw_state_page_bytes(&p.states[tail.index]);
+    lw_plan_keep_kv(&p, LW_KV_INT8);
+    /* A code each and two scales for each head, and nothing of other states changes. */
+    assert_int_equal(lw_state_page_bytes(&p.states[kv.index]), 64 * 2 * (2 * 16 + 2 * 4));
+    assert_int_equal(lw_state_head_bytes(&p.states[kv.index]), 64 * (2 * 16 + 2 * 4));
+    assert_int_equal(lw_state_page_bytes(&p.states[tail.index]), tail_bytes);
+    assert_int_equal(p.states[tail.index].kv, LW_KV_BF16);
+    assert_int_equal(lw_plan_kv_bytes(&p), 2 * (2 * 16 + 2 * 4));
     lw_plan_deinit(&p);
 }
 

@@ -4,9 +4,11 @@
  */
 #include "../xpu/xpu_case.h"
 #include "device/xpu/queue.h"
+#include "device/xpu/spirv.h"
 #include "device/xpu/xpu.h"
 
 #include <string.h>
+#include <sys/stat.h>
 
 static const char *hidden_entry;   /* that no library has */
 
@@ -277,6 +279,95 @@ static void any_call_may_fail(void **state)
     case_close(&c);
 }
 
+/* What is listed works, or it says that it does not. */
+static void a_build_without_kernels_says_so(void **state)
+{
+    (void)state;
+    device_case c;
+    lw_device *device = NULL;
+    char described[LW_DEVICE_TEXT_BYTES];
+    case_open(&c, NULL);
+    for (int i = 0; i < 2; i++) {
+        c.options.xpu_kernels = i == 0 ? NULL : "a.spv";
+        assert_int_equal(lw_device_xpu.open(&c.options, &device, NULL), LW_OK);
+        lw_device_xpu.describe(device, described, sizeof described);
+        const bool has_none = strstr(described, "this build has no kernels") != NULL;
+        assert_true(has_none == (i == 0 && lw_xpu_spirv_view(true).count == 0));
+        lw_device_xpu.close(device);
+    }
+    case_close(&c);
+}
+
+/* What stands in a folder like /dev, and what is said of it. */
+static void hinted(const char *folder, const char *made, const char *to, const char *text)
+{
+    char path[256], hint[LW_ZE_HINT_BYTES];
+    snprintf(path, sizeof path, "%s/%s", folder, made);
+    assert_int_equal(symlink(to, path), 0);
+    assert_true(lw_ze_is_wsl(folder) == (strcmp(made, "dxg") == 0));
+    lw_ze_hint(folder, hint);
+    if (strstr(hint, text) == NULL) fail_msg("\"%s\" does not say \"%s\"", hint, text);
+    assert_int_equal(unlink(path), 0);
+}
+
+static void who_has_no_device_is_told_what_to_look_at(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/lanewise-dev-XXXXXX", path[256], hint[LW_ZE_HINT_BYTES];
+    assert_non_null(mkdtemp(folder));
+    lw_ze_hint(folder, hint);
+    assert_non_null(strstr(hint, "/dri/renderD*, so that this machine has no GPU"));
+    snprintf(path, sizeof path, "%s/dri", folder);
+    assert_int_equal(mkdir(path, 0700), 0);
+    lw_ze_hint(folder, hint);
+    assert_non_null(strstr(hint, "has no GPU"));
+    hinted(folder, "dri/renderD128", "/dev/null", "/dri/renderD128 is there, so that either");
+    hinted(folder, "dri/renderD129", "/no/such/node", "this user may not open");
+    assert_false(lw_ze_is_wsl(folder));
+    hinted(folder, "dxg", "/dev/null", "/dxg is there");
+    assert_int_equal(rmdir(path), 0);
+    assert_int_equal(rmdir(folder), 0);
+}
+
+/* Whatever the wait that failed said; then nothing is asked of the device but what closing it takes, and that
+ * does not wait for two minutes again. */
+static void a_lost_device_is_left_alone(void **state)
+{
+    (void)state;
+    static const lw_ze_result results[] = { LW_ZE_RESULT_NOT_READY, LW_ZE_RESULT_ERROR_DEVICE_LOST,
+                                            LW_ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY,
+                                            LW_ZE_RESULT_ERROR_UNKNOWN };
+    enum { CALLS_OF_A_WAIT = 3, MINUTE = 60, SECOND_NS = 1000000000 };
+    device_case c;
+    case_open(&c, NULL);
+    for (size_t i = 0; i < sizeof results / sizeof results[0]; i++) {
+        lw_device *device = NULL;
+        lw_xpu_memory memory;
+        uint32_t value = 7;
+        lw_diag d = { "" };
+        assert_int_equal(lw_device_xpu.open(&c.options, &device, NULL), LW_OK);
+        assert_int_equal(lw__xpu_alloc(device, sizeof value, &memory, NULL), LW_OK);
+        assert_int_equal(lw__xpu_upload(device, memory.at, &value, sizeof value, NULL), LW_OK);
+        c.emulated->fail_with = results[i];
+        c.emulated->fail_at = CALLS_OF_A_WAIT;
+        assert_int_equal(lw__xpu_sync(device, &d), LW_DEVICE_LOST);
+        assert_int_equal(c.emulated->fail_at, 0);
+        assert_true(c.emulated->wait_ns > (uint64_t)MINUTE * SECOND_NS);
+        assert_non_null(strstr(d.text, "waiting for emulated device"));
+        const uint32_t calls = c.emulated->calls;
+        assert_int_equal(lw__xpu_upload(device, memory.at, &value, sizeof value, &d), LW_DEVICE_LOST);
+        assert_non_null(strstr(d.text, "emulated device is lost"));
+        assert_int_equal(lw__xpu_download(device, &value, memory.at, sizeof value, NULL), LW_DEVICE_LOST);
+        assert_int_equal(lw__xpu_launch(device, &(lw_xpu_launch){ .args_bytes = 0 }, NULL), LW_DEVICE_LOST);
+        assert_int_equal(c.emulated->calls, calls);
+        lw__xpu_drain(device);
+        assert_true(c.emulated->wait_ns <= SECOND_NS);
+        lw__xpu_free(device, &memory);
+        lw_device_xpu.close(device);
+    }
+    case_close(&c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -289,6 +380,9 @@ int main(void)
         cmocka_unit_test(own_memory_is_not_free),
         cmocka_unit_test(bytes_come_back),
         cmocka_unit_test(any_call_may_fail),
+        cmocka_unit_test(a_lost_device_is_left_alone),
+        cmocka_unit_test(a_build_without_kernels_says_so),
+        cmocka_unit_test(who_has_no_device_is_told_what_to_look_at),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,16 +31,8 @@ LANES = 16
 # SPIR-V leaves as calls.
 DPAS_IMPORTS = re.compile(r"_Z\d+(intel_sub_group_\w*matrix_mad_k\d+|intel_sub_group_2d_block_\w+)|"
                           r"__builtin_IB_(sub_?group)_\w*block_(read|write)_flat_\w+|__builtin_IB_sub_group\w*dpas\w*")
-# (device, kernels): bytes of a thread's memory that they may use though registers are faster, and why that is so.
-MEMORY_ALLOWED = {
-    ("dg1", r"lw_(linear|linears|expert|swiglu)_\w+_rows"):
-        (1024, "without 64-bit integers addresses take registers that eight rows of sums have on other devices"),
-}
-
-
-def memory_allowed(device, kernel):
-    return max((count for (on, names), (count, _) in MEMORY_ALLOWED.items()
-                if on == device and re.fullmatch(names, kernel)), default=0)
+# In the compiler's own form of a kernel, a value of a loop that only ever takes itself: some update of it was lost.
+UNCHANGED = re.compile(r"^\s*(%[\w.]+) = phi .*\[ \1, ")
 
 
 @dataclass
@@ -138,6 +130,7 @@ class Kernel:
     registers: int = 0          # that variables were given
     instructions: int = 0
     dpas: int = 0
+    unchanged: str = ""         # a line of the compiler's own form that no sound kernel has
 
 
 def section_read(image, wanted):
@@ -181,6 +174,16 @@ def listing_read(text, kernels, register_bytes):
     kernel.dpas = len(re.findall(r"^\s*(?:\(\S+\)\s+)?dpasw?\.", text, re.M))
 
 
+def own_form_read(text, kernels):
+    """Of LLVM's text, behind all optimisation."""
+    kernel = Kernel()
+    for line in text.splitlines():
+        if line.startswith("define "):
+            kernel = kernels.get(re.search(r"@\"?([\w.]+)", line).group(1), Kernel())
+        elif UNCHANGED.match(line):
+            kernel.unchanged = kernel.unchanged or line.strip()
+
+
 def ocloc(arguments, folder, **more):
     env = {**os.environ, **more}
     return subprocess.run([OCLOC, *arguments], cwd=folder, env=env, text=True, stdout=subprocess.PIPE,
@@ -194,19 +197,23 @@ def compiler_version():
         return path.read_text().strip("\0 \n") if path.exists() else "unknown"
 
 
-def device_build(spirv, device):
-    """(kernels by name, what ocloc printed) of a SPIR-V file on one device."""
+def device_build(spirv, device, with_own_form=True):
+    """(kernels by name, what ocloc printed) of a SPIR-V file on one device. Writing the compiler's own form down takes
+    twice the time of compiling."""
+    dump = "IGC_ShaderDumpEnable" if with_own_form else "IGC_EnableVISAOutput"
     with tempfile.TemporaryDirectory() as folder:
         listings = Path(folder, "listings")
         done = ocloc(["compile", "-spirv_input", "-file", str(spirv), "-device", device, "-out_dir", folder,
                       "-output", "image", "-output_no_suffix", "-options", BUILD_FLAGS,
                       "-internal_options", "-cl-intel-allow-zebin"], folder,
-                     IGC_ShaderDumpEnable="1", IGC_DumpToCustomDir=str(listings))
+                     IGC_DumpToCustomDir=str(listings), **{dump: "1"})
         kernels, image = {}, Path(folder, "image")
         if done.returncode == 0 and image.exists():
             info_read(image.read_bytes(), kernels)
             for listing in listings.glob("*.asm"):
                 listing_read(listing.read_text(errors="replace"), kernels, 64 if device == "pvc" else 32)
+            for form in listings.glob("*_optimized.ll"):
+                own_form_read(form.read_text(errors="replace"), kernels)
         return kernels, done.stdout
 
 
@@ -218,12 +225,14 @@ def build_faults(device, kernels, printed, wants_dpas):
     for name, kernel in kernels.items():
         if kernel.lanes != LANES:
             yield f"{name}: {kernel.lanes} lanes"
-        if kernel.memory_bytes > memory_allowed(device, name):
+        if kernel.memory_bytes > 0:
             yield f"{name}: {kernel.memory_bytes} bytes of a thread's memory: it spills, or an array is no register"
         if kernel.instructions == 0:
             yield f"{name}: no listing"
         if kernel.dpas and not wants_dpas:
             yield f"{name}: DPAS on a device without"
+        if kernel.unchanged:
+            yield f"{name}: the compiler lost what a loop changes: {kernel.unchanged}"
 
 
 def source_spirv(source, folder, device="tgllp"):
@@ -238,11 +247,12 @@ def source_spirv(source, folder, device="tgllp"):
 
 
 def listed():
-    """{kernel: whether it needs DPAS}, as kernels.list says to the C compiler."""
-    done = subprocess.run(["cc", "-E", "-P", "-x", "c", "-Isrc", "-DLW_XPU_KERNEL(name)=lw_##name 0;",
-                           "-DLW_XPU_KERNEL_DPAS(name)=lw_##name 1;", "src/device/xpu/kernels.list"], cwd=ROOT, text=True,
+    """{kernel: its sets}, as kernels.list says to the C compiler."""
+    done = subprocess.run(["cc", "-E", "-P", "-x", "c", "-Isrc", "-DLW_XPU_KERNEL(name)=lw_##name common dpas;",
+                           "-DLW_XPU_KERNEL_COMMON(name)=lw_##name common;",
+                           "-DLW_XPU_KERNEL_DPAS(name)=lw_##name dpas;", "src/device/xpu/kernels.list"], cwd=ROOT, text=True,
                           stdout=subprocess.PIPE, check=True)
-    return {name: needs == "1" for name, needs in re.findall(r"(\w+) ([01]);", done.stdout)}
+    return {name: sets.split() for name, sets in re.findall(r"(lw_\w+) ([a-z ]+);", done.stdout)}
 
 
 def sets_built():
@@ -250,10 +260,15 @@ def sets_built():
 
 
 def builds(sets):
-    """{(set, device): (kernels, printed)}; devices in parallel."""
+    """{(set, device): (kernels, printed)}; devices in parallel. The compiler's own form is much the same on all of a
+    set's devices: the first one's stands for it."""
     jobs = [(name, device) for name in sets for device in SETS[name]]
+
+    def build(job):
+        name, device = job
+        return device_build(sets[name], device, device == SETS[name][0])
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        return dict(zip(jobs, pool.map(lambda job: device_build(sets[job[0]], job[1]), jobs)))
+        return dict(zip(jobs, pool.map(build, jobs)))
 
 
 def table_text(built):

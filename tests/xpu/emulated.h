@@ -14,6 +14,7 @@
  *   LW_EMULATED_LOSE_AT    the launch that the device does not come back from, counted from 1
  *   LW_EMULATED_REDUCE     order of sub-group sums: 0 the last lane first, 1 the first, 2 halves
  *   LW_EMULATED_WORKERS    threads that run a launch (2)
+ *   LW_EMULATED_IDLE       nothing runs, and the host reads zeros: to count what is launched at any size
  * Read when SPIR-V is built: LW_EMULATED_COMPILED, the shared object that answers for it.
  */
 #ifndef TESTS_XPU_EMULATED_H
@@ -34,6 +35,7 @@ typedef struct lw_emulated_state {
     uint32_t objects;           /* that are open: contexts, lists, pools, events, modules, kernels, memory */
     uint32_t launches;
     uint32_t waits;             /* of the host, for an event */
+    uint64_t wait_ns;           /* what the host gave the last of them */
     uint32_t spirv_builds;      /* modules that were SPIR-V */
     uint32_t driver_version;
     bool runs_no_lists;         /* closed lists cannot be appended to immediate ones */

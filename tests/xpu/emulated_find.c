@@ -63,6 +63,7 @@ lw_ze_result zeInit(uint32_t flags)
         .card_bytes = bytes == NULL ? (uint64_t)EMULATED_DEFAULT_GIB << GIB_SHIFT : strtoull(bytes, NULL, 10),
         .init_failed = getenv("LW_EMULATED_NO_DRIVER") != NULL,
         .has_sysman = getenv("LW_EMULATED_NO_SYSMAN") == NULL,
+        .is_idle = getenv("LW_EMULATED_IDLE") != NULL,
     };
     if (emulated_settings.devices > EMULATED_DEVICES_MAX) emulated_settings.devices = EMULATED_DEVICES_MAX;
     devices_make();

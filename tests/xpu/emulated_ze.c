@@ -127,7 +127,7 @@ static lw_ze_result memory_make(size_t bytes, size_t alignment, uint32_t device,
     *a = (allocation){ .map = map, .at = map + mapped - rounded, .map_bytes = mapped + SYSTEM_PAGE,
                        .bytes = bytes, .device = device, .next = allocations };
     /* A host's memory is its own to write first. */
-    if (device < EMULATED_DEVICES_MAX) memset(a->at, POISON, bytes);
+    if (device < EMULATED_DEVICES_MAX && !emulated_settings.is_idle) memset(a->at, POISON, bytes);
     allocations = a;
     lw_emulated.objects++;
     *out = a->at;
@@ -351,10 +351,25 @@ lw_ze_result zeEventDestroy(lw_ze_event *event)
     return object_free(event);
 }
 
+static bool is_of_host(const void *memory)
+{
+    const allocation *a = allocations;
+    while (a != NULL &&
+           ((const uint8_t *)memory < a->map || (const uint8_t *)memory >= a->map + a->map_bytes))
+        a = a->next;
+    return a != NULL && a->device == EMULATED_DEVICES_MAX;
+}
+
+static void copy_run(const command *c)
+{
+    if (!emulated_settings.is_idle) memmove(c->to, c->from, c->bytes);
+    else if (is_of_host(c->to)) memset(c->to, 0, c->bytes);
+}
+
 static bool command_run(const command *c)
 {
-    if (c->to != NULL) memmove(c->to, c->from, c->bytes);
-    if (c->fns[0] != NULL) {
+    if (c->to != NULL) copy_run(c);
+    if (c->fns[0] != NULL && !emulated_settings.is_idle) {
         emulated_launch launch = { .args = c->args, .workers = emulated_settings.workers,
                                    .reduce = emulated_settings.reduce,
                                    .has_matrix = c->has_matrix };
@@ -391,8 +406,9 @@ static bool list_run(lw_ze_list *list, const lw_ze_event *event)
 
 lw_ze_result zeEventHostSynchronize(lw_ze_event *event, uint64_t timeout_ns)
 {
-    CALLED();
     lw_emulated.waits++;
+    lw_emulated.wait_ns = timeout_ns;
+    CALLED();
     if (timeout_ns == UINT64_MAX) misuse("a wait without an end");
     for (lw_ze_list *list = lists; list != NULL && !event->signaled; list = list->next) {
         if (!list_run(list, event)) return LW_ZE_RESULT_ERROR_DEVICE_LOST;

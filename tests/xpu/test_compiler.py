@@ -28,7 +28,7 @@ def test_every_kernel_of_the_list_is_in_its_sets():
     listed = compiler.listed()
     assert len(listed) > 20
     for name, path in compiler.sets_built().items():
-        wanted = {kernel for kernel, needs_dpas in listed.items() if not needs_dpas or name == "dpas"}
+        wanted = {kernel for kernel, sets in listed.items() if name in sets}
         assert set(compiler.spirv_read(path).kernels) == wanted, name
 
 
@@ -41,13 +41,7 @@ def test_builds_are_sound(built):
     for (name, device), (kernels, printed) in built.items():
         assert list(compiler.build_faults(device, kernels, printed, name == "dpas")) == [], (name, device)
     if "dpas" in compiler.sets_built():
-        assert any(kernel.dpas for kernel in built["dpas", "pvc"][0].values())
-
-
-def test_memory_that_is_allowed_is_used(built):
-    for (device, names), (memory_bytes, _) in compiler.MEMORY_ALLOWED.items():
-        used = [kernel.memory_bytes for name, kernel in built["common", device][0].items() if re.fullmatch(names, name)]
-        assert max(used) == memory_bytes, names
+        assert all((kernel.dpas > 0) == ("dpas" in name) for name, kernel in built["dpas", "pvc"][0].items())
 
 
 def test_figures_are_those_of_the_table(built):
@@ -94,6 +88,20 @@ def test_a_kernel_that_spills_is_named(tmp_path):
     body += "barrier(CLK_GLOBAL_MEM_FENCE);"
     body += "".join(f"vstore16(v{i} * v{(i * 7 + 3) % 40}, {i} + get_global_id(0) * 40, x);" for i in range(40))
     assert "bytes of a thread's memory" in faults(OFF + PINNED + "{" + body + "}", tmp_path)
+
+
+def test_a_loop_whose_change_is_lost_is_named(tmp_path):
+    """22.43 did so to sums in vectors of which a loop changed one element alone; its lines are given by hand, since a
+    few lines of source do not bring it to it."""
+    path = compiler.source_spirv(OFF + PINNED + "{ float sum = 0; for (uint i = 0; x[i] > 0; i++) sum += x[i + 1]; x[0] = sum; }",
+                                 tmp_path)
+    kernels, printed = compiler.device_build(path, "tgllp")
+    assert list(compiler.build_faults("tgllp", kernels, printed, False)) == []
+    compiler.own_form_read("define spir_kernel void @lw_other() {\n  %sum = phi float [ 0.0, %entry ], [ %more, %loop ]\n}\n"
+                           "define spir_kernel void @lw_probe() {\n  %a.1 = phi float [ 0.0, %entry ], [ %a.1, %loop ]\n}",
+                           kernels)
+    assert list(compiler.build_faults("tgllp", kernels, printed, False)) == [
+        "lw_probe: the compiler lost what a loop changes: %a.1 = phi float [ 0.0, %entry ], [ %a.1, %loop ]"]
 
 
 def test_contraction_that_spirv_leaves_open_is_named(tmp_path):

@@ -93,6 +93,15 @@ def test_a_shipped_model_holds(name, kind):
 @needs_loader
 @needs_kernels
 @pytest.mark.parametrize("name", DEMOS)
+def test_int8_keys_and_values_keep_the_same_limits(name):
+    done = lanewise("check", ROOT / "models" / name, "--device", "xpu", "--kv-int8")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.endswith("passed\n")
+
+
+@needs_loader
+@needs_kernels
+@pytest.mark.parametrize("name", DEMOS)
 def test_what_the_implementation_may_choose_changes_nothing(name):
     """The order of a sub-group's own sums, and how many threads share a launch."""
     choices = [{"LW_EMULATED_REDUCE": order} for order in "012"] + [{"LW_EMULATED_WORKERS": "1"}]
@@ -132,11 +141,14 @@ def test_through_level_zeros_own_loader(intercept):
     assert done.stdout and done.stdout == lanewise(*question).stdout
 
 
+NAMES = ["launches_per_token", "commands_per_token", "bytes_per_token", "kv_bytes_per_token"]
+
+
 @needs_loader
 @needs_kernels
 def test_bench_counts_launches():
-    def figures(device):
-        done = lanewise("bench", LFM, "--device", device, "--prompt", "4", "--decode", "2", "--json")
+    def figures(device, **more):
+        done = lanewise("bench", LFM, "--device", device, "--prompt", "4", "--decode", "2", "--json", **more)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 
@@ -144,3 +156,23 @@ def test_bench_counts_launches():
     # A recorded batch is one command, however many launches it holds.
     assert 0 < xpu["commands_per_token"] < xpu["launches_per_token"] and xpu["launches_per_token"] > 10
     assert "launches_per_token" not in figures("cpu")
+    # Where nothing runs, as many are made: what tools/xpu_table counts by.
+    idle = figures("xpu", LW_EMULATED_IDLE="1")
+    assert [idle[name] for name in NAMES] == [xpu[name] for name in NAMES]
+
+
+@needs_loader
+@needs_kernels
+def test_rounds_go_ahead_and_change_nothing():
+    shares, texts = [], set()
+    for without in ("", "ahead"):
+        done = lanewise("bench", LFM, "--device", "xpu", "--prompt", "4", "--decode", "6", "--streams", "2", "--json",
+                        LANEWISE_XPU_WITHOUT=without)
+        assert done.returncode == 0, done.stderr
+        found = json.loads(done.stdout)
+        shares.append(found["stream_rounds_ahead"] / found["stream_rounds"])
+        done = lanewise("run", LFM, "--raw", "-p", "One, two", "--max-tokens", "12", "--ignore-eos",
+                        "--temperature", "0", "--device", "xpu", LANEWISE_XPU_WITHOUT=without)
+        assert done.returncode == 0 and done.stdout, done.stderr
+        texts.add(done.stdout)
+    assert shares[0] > 0.5 and shares[1] == 0 and len(texts) == 1

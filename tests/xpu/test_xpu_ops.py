@@ -23,6 +23,7 @@ def test_every_op_passes_on_the_device(kind):
     assert done.returncode == 0 and report["passed"], [case for case in report["cases"] if not case["passed"]]
     assert report["ops"] == report["ops_passed"] == len({case["op"] for case in report["cases"]}) == OPS
     assert all(case["caught"] == case["planted"] > 0 and 0 <= case["worst"] <= 1 for case in report["cases"])
+    assert f"({report['commit']})" in lanewise("--version").stdout
     assert report["device"] == {**report["device"], "level zero": "1.13", "driver": "0x00000001",
                                 "dpas": "yes" if kind == "xe2" else "no", "kernels": "a module of the user's"}
     assert re.fullmatch("8086:[0-9a-f]{4}", report["device"]["pci id"])

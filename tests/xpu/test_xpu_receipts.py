@@ -4,16 +4,16 @@ import json
 import pytest
 from emulated import DEMOS, ROOT, lanewise, needs_kernels, needs_loader
 
-RUNS = [(name, kind) for name, kinds in DEMOS.items() for kind in kinds]
+RUNS = [(name, kind, []) for name, kinds in DEMOS.items() for kind in kinds] + [("lfm3-mlx4", "gen12lp", ["--kv-int8"])]
 LAWS = 7
 
 
 @needs_loader
 @needs_kernels
-@pytest.mark.parametrize("name, kind", RUNS)
-def test_a_shipped_model_keeps_every_law(name, kind):
+@pytest.mark.parametrize("name, kind, options", RUNS)
+def test_a_shipped_model_keeps_every_law(name, kind, options):
     done = lanewise("receipts", ROOT / "models" / name, "--device", "xpu", "--quick", "--tokens", "16", "--json",
-                    LW_EMULATED_KIND=kind)
+                    *options, LW_EMULATED_KIND=kind)
     assert done.returncode == 0, done.stdout + done.stderr
     report = json.loads(done.stdout)
     assert report["holds"] is True and len(report["receipts"]) == LAWS

@@ -73,11 +73,31 @@ typedef struct lw_cpu_pages {
     size_t page_bytes;
 } lw_cpu_pages;
 
+/* What one kv head has of a page: keys as (head_dim, 64) and values as (64, head_dim), both of the type, then
+ * of int8 the keys' scales [64] and the values' [64]. */
+typedef struct lw_cpu_kv_head {
+    uint8_t *keys, *values;
+    float *key_scales, *value_scales;   /* NULL: there are none */
+} lw_cpu_kv_head;
+
+static inline lw_cpu_kv_head lw_cpu_kv_head_at(uint8_t *page, size_t head, size_t head_dim, lw_kv_type type)
+{
+    const size_t numbers = head_dim * LW_PAGE_POSITIONS, scales = LW_PAGE_POSITIONS * sizeof(float);
+    if (type == LW_KV_BF16) {
+        uint8_t *keys = page + head * 2 * numbers * sizeof(lw_bf16);
+        return (lw_cpu_kv_head){ .keys = keys, .values = keys + numbers * sizeof(lw_bf16) };
+    }
+    uint8_t *keys = page + head * 2 * (numbers + scales), *behind = keys + 2 * numbers;
+    return (lw_cpu_kv_head){ .keys = keys, .values = keys + numbers, .key_scales = (float *)(void *)behind,
+                             .value_scales = (float *)(void *)(behind + scales) };
+}
+
 typedef struct lw_cpu_kv_args {
     const lw_bf16 *k; size_t k_stride;
     const lw_bf16 *v; size_t v_stride;
     lw_cpu_pages pages;
     const lw_cpu_place *places;         /* [rows] */
+    lw_kv_type type;
     uint32_t rows, heads_kv, head_dim;
 } lw_cpu_kv_args;
 
@@ -87,6 +107,7 @@ typedef struct lw_cpu_attend_args {
     lw_cpu_pages pages;
     const lw_cpu_place *places; /* [rows]; rows of one lane are neighbours, positions mostly ascending */
     float *scratch;                     /* attend_scratch_floats per part, 64-byte aligned */
+    lw_kv_type type;                    /* of the pages */
     uint32_t rows, heads, heads_kv, head_dim;
     uint32_t window;                    /* a row at p sees (p - window, p]; 0: all */
     uint32_t first;                     /* nor anything before position first; without a key, y is 0 */

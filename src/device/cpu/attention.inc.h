@@ -11,123 +11,18 @@
  *    vectors cut elements only.
  * 2. Chains over keys run from the first to the last visible key, so what a masked slot holds never enters:
  *    not as 0 * inf, not as the sign of a zero.
- * 3. Widening bf16 is exact, so a tile may be read as it lies or from a widened copy: same bits.
+ * 3. Widening a page's numbers is exact, so a tile may be read as it lies or from a widened copy: same bits.
  * 4. A tile or chunk in which a row sees no key is not visited for it, and a page whose keys nobody sees is
  *    not read. A row that sees no key at all gives zeros.
  */
-#include "device/cpu/row_kernels.h"
-#include "device/cpu/simd_math.h"
+#include "device/cpu/attention_tile.inc.h"
 
 #include "base/float16.h"
-#include "base/size.h"
 
 enum {
-    TILE = LW_PAGE_POSITIONS,
     CHUNK_TILES = LW_CHUNK_POSITIONS / LW_PAGE_POSITIONS,
-    PANEL = 2 * SIMD_WIDTH,     /* lanes that stand side by side in a widened tile */
-    BLOCK_QUERIES = 6,          /* queries that share one load of a widened vector */
     SUM_QUERIES = 4,            /* queries whose l are summed side by side */
-    NARROW_QUERIES = 4,         /* the same of a bf16 vector; so few are not worth a widened copy */
 };
-_Static_assert(TILE % PANEL == 0 && LW_CPU_DIM_ROUND % PANEL == 0, "tiles and padded dims are whole panels");
-
-/* A matrix of steps x lanes, either fp32 in panels or bf16 as it lies in a page. */
-typedef struct matrix {
-    const float *wide;          /* (lanes / PANEL, steps, PANEL); NULL: take half */
-    const lw_bf16 *half;        /* (steps, lanes) */
-    const lw_bf16 *next;        /* what is read in the same way after half, to be fetched meanwhile */
-    size_t steps, lanes;
-} matrix;
-
-/* out[q][lane] continues (fresh: starts from 0) by += coefs[q][step] * m[step][lane], steps [begin, end)
- * ascending. */
-typedef struct chains {
-    matrix m;
-    const float *coefs; size_t coef_stride;
-    float *out;         size_t out_stride;
-    size_t begin, end;
-    bool fresh;
-} chains;
-
-/* queries x vectors chains from lane on, all in registers. */
-SIMD_INLINE void chains_block(const chains *c, size_t query, size_t lane, int queries, int vectors, bool wide)
-{
-    const float *coefs = c->coefs + query * c->coef_stride;
-    float *out = c->out + query * c->out_stride + lane;
-    const size_t coef_stride = c->coef_stride, out_stride = c->out_stride;
-    const size_t stride = wide ? PANEL : c->m.lanes, width = (size_t)vectors * SIMD_WIDTH;
-    const float *wide_at = wide ? c->m.wide + lane * c->m.steps : NULL;
-    const lw_bf16 *half_at = wide ? NULL : c->m.half + lane;
-    const lw_bf16 *next = wide ? NULL : c->m.next + lane * c->m.steps;
-    simd_f sums[BLOCK_QUERIES][4], values[4];
-    SIMD_UNROLL
-    for (int q = 0; q < queries; q++) {
-        SIMD_UNROLL
-        for (int v = 0; v < vectors; v++) {
-            const float *from = out + (size_t)q * out_stride + v * SIMD_WIDTH;
-            sums[q][v] = c->fresh ? simd_set(0.0f) : simd_load(from);
-        }
-    }
-    for (size_t step = c->begin; step < c->end; step++) {
-        if (!wide) __builtin_prefetch(next + step * width, 0, 2);
-        SIMD_UNROLL
-        for (int v = 0; v < vectors; v++) {
-            const size_t at = step * stride + (size_t)v * SIMD_WIDTH;
-            values[v] = wide ? simd_load(wide_at + at) : simd_load_bf(half_at + at);
-        }
-        SIMD_UNROLL
-        for (int q = 0; q < queries; q++) {
-            const simd_f coef = simd_set(coefs[(size_t)q * coef_stride + step]);
-            SIMD_UNROLL
-            for (int v = 0; v < vectors; v++) sums[q][v] = simd_fma(coef, values[v], sums[q][v]);
-        }
-    }
-    SIMD_UNROLL
-    for (int q = 0; q < queries; q++) {
-        SIMD_UNROLL
-        for (int v = 0; v < vectors; v++) {
-            simd_store(out + (size_t)q * out_stride + v * SIMD_WIDTH, sums[q][v]);
-        }
-    }
-}
-
-/* All lanes of a few queries from a widened tile, which offers two vectors side by side. */
-SIMD_INLINE void chains_wide(const chains *c, size_t query, int queries)
-{
-    for (size_t lane = 0; lane < c->m.lanes; lane += PANEL) chains_block(c, query, lane, queries, 2, true);
-}
-
-/* The same from a page. One or two queries take more vectors, which keeps enough chains in flight. */
-SIMD_INLINE void chains_half(const chains *c, size_t query, int queries)
-{
-    const size_t more = queries <= 2 ? c->m.lanes / (2 * PANEL) * (2 * PANEL) : 0;
-    for (size_t lane = 0; lane < more; lane += 2 * PANEL) chains_block(c, query, lane, queries, 4, false);
-    for (size_t lane = more; lane < c->m.lanes; lane += PANEL) {
-        chains_block(c, query, lane, queries, 2, false);
-    }
-}
-
-static void chains_run(const chains *c, size_t queries)
-{
-    size_t query = 0;
-    if (c->m.wide == NULL) {
-        switch (queries) {
-        case 4: chains_half(c, 0, 4); return;
-        case 3: chains_half(c, 0, 3); return;
-        case 2: chains_half(c, 0, 2); return;
-        default: chains_half(c, 0, 1); return;
-        }
-    }
-    for (; query + BLOCK_QUERIES <= queries; query += BLOCK_QUERIES) chains_wide(c, query, BLOCK_QUERIES);
-    switch (queries - query) {
-    case 5: chains_wide(c, query, 5); break;
-    case 4: chains_wide(c, query, 4); break;
-    case 3: chains_wide(c, query, 3); break;
-    case 2: chains_wide(c, query, 2); break;
-    case 1: chains_wide(c, query, 1); break;
-    default: break;
-    }
-}
 
 /* One block of rows at one kv head. Arrays of queries are padded to whole vectors. */
 typedef struct block {
@@ -136,6 +31,7 @@ typedef struct block {
     size_t head_kv, group;      /* group: queries of one row */
     size_t dim_pad, query_room;
     float *keys, *values;       /* widened tile: (panels, dim_pad, PANEL) and (panels, 64, PANEL) */
+    float *key_scales, *value_scales;   /* of keys gathered into it, [64] */
     float *q;                   /* (queries, dim_pad) */
     float *scores;              /* (queries, 64): scores, then p */
     float *o, *o_all;           /* (queries, dim_pad): of the chunk, of the chunks before */
@@ -183,48 +79,44 @@ static run run_next(const block *b, size_t row, size_t start)
     return r;
 }
 
-static const lw_bf16 *head_at(const block *b, size_t row, uint32_t slot)
+static lw_cpu_kv_head head_at(const block *b, size_t row, uint32_t slot)
 {
     const lw_cpu_attend_args *args = b->args;
     const uint32_t page = args->places[row].pages[slot / TILE];
-    const uint8_t *bytes = args->pages.bytes + page * args->pages.page_bytes;
-    return (const lw_bf16 *)(const void *)bytes + b->head_kv * args->head_dim * 2 * TILE;
+    uint8_t *bytes = args->pages.bytes + page * args->pages.page_bytes;
+    return lw_cpu_kv_head_at(bytes, b->head_kv, args->head_dim, args->type);
 }
 
-/* steps x lanes of bf16 into panels, read in the order of memory; lanes past them are 0. */
-static void widen(const lw_bf16 *from, size_t steps, size_t lanes, float *to)
+/* Number i of a page's array. */
+static float number_at(const uint8_t *kept, size_t i, lw_kv_type type)
 {
-    const size_t whole = lanes / SIMD_WIDTH * SIMD_WIDTH, padded = size_round_up(lanes, PANEL);
-    for (size_t step = 0; step < steps; step++, from += lanes) {
-        float *at = to + step * PANEL;
-        for (size_t lane = 0; lane < whole; lane += SIMD_WIDTH) {
-            simd_store(at + lane / PANEL * steps * PANEL + lane % PANEL, simd_load_bf(from + lane));
-        }
-        for (size_t lane = whole; lane < padded; lane += SIMD_WIDTH) {
-            const simd_f some = lane < lanes ? simd_load_bf_some(from + lane, lanes - lane) : simd_set(0.0f);
-            simd_store(at + lane / PANEL * steps * PANEL + lane % PANEL, some);
-        }
-    }
+    if (type == LW_KV_INT8) return (float)((const int8_t *)(const void *)kept)[i];
+    return lw_float_of_bf16(((const lw_bf16 *)(const void *)kept)[i]);
 }
 
 /* Widens the visible keys of a tree row's tile in position order, wherever their slots are. */
 static void gather(const block *b, const run *r, size_t start)
 {
     const size_t dim = b->args->head_dim;
+    const lw_kv_type type = b->args->type;
     for (size_t key = r->key_begin; key < r->key_end; key++) {
         const uint32_t slot = lw_cpu_slot(&b->args->places[r->row_begin], (uint32_t)(start + key));
-        const lw_bf16 *keys = head_at(b, r->row_begin, slot) + slot % TILE;
-        const lw_bf16 *values = head_at(b, r->row_begin, slot) + dim * TILE + slot % TILE * dim;
+        const lw_cpu_kv_head head = head_at(b, r->row_begin, slot);
+        const size_t at = slot % TILE;
         for (size_t i = 0; i < b->dim_pad; i++) {
-            const lw_bf16 k = i < dim ? keys[i * TILE] : 0, v = i < dim ? values[i] : 0;
-            if (i < dim) b->keys[key / PANEL * dim * PANEL + i * PANEL + key % PANEL] = lw_float_of_bf16(k);
-            b->values[i / PANEL * TILE * PANEL + key * PANEL + i % PANEL] = lw_float_of_bf16(v);
+            const float v = i < dim ? number_at(head.values, at * dim + i, type) : 0.0f;
+            float *keys = b->keys + key / PANEL * dim * PANEL + i * PANEL + key % PANEL;
+            if (i < dim) *keys = number_at(head.keys, i * TILE + at, type);
+            b->values[i / PANEL * TILE * PANEL + key * PANEL + i % PANEL] = v;
         }
+        if (head.key_scales == NULL) continue;
+        b->key_scales[key] = head.key_scales[at];
+        b->value_scales[key] = head.value_scales[at];
     }
 }
 
 /* Scales and masks a query's scores and returns the largest visible one. */
-static float scores_mask(const block *b, float *scores, const run *r)
+static float scores_mask(const block *b, float *scores, const float *key_scales, const run *r)
 {
     const simd_f begin = simd_set((float)r->key_begin), last = simd_set((float)r->key_end - 1.0f);
     const simd_f none = simd_set(-INFINITY), scale = simd_set(b->args->scale);
@@ -232,7 +124,8 @@ static float scores_mask(const block *b, float *scores, const run *r)
     for (int i = 0; i < SIMD_WIDTH; i++) lanes[i] = (float)i;
     simd_f key = simd_load(lanes), largest = none;
     for (size_t i = 0; i < TILE; i += SIMD_WIDTH, key = simd_add(key, simd_set(SIMD_WIDTH))) {
-        const simd_f s = simd_mul(simd_load(scores + i), scale);
+        const simd_f sum = simd_load(scores + i);
+        const simd_f s = simd_mul(key_scales == NULL ? sum : simd_mul(sum, simd_load(key_scales + i)), scale);
         const simd_f before_end = simd_select(simd_ge(last, key), s, none);
         const simd_f visible = simd_select(simd_ge(key, begin), before_end, none);
         simd_store(scores + i, visible);
@@ -269,6 +162,14 @@ static void sums_continue(float *l, const float *p, size_t queries, const run *r
     }
 }
 
+/* What multiplies the codes of a query's values: p times their scales. */
+static void scores_scale(float *p, const float *value_scales)
+{
+    for (size_t i = 0; i < TILE; i += SIMD_WIDTH) {
+        simd_store(p + i, simd_mul(simd_load(p + i), simd_load(value_scales + i)));
+    }
+}
+
 static void fade_values(float *o, size_t count, float by)
 {
     const simd_f fade = simd_set(by);
@@ -297,7 +198,7 @@ static void run_attend(const block *b, const run *r, const matrix *keys, const m
     };
     chains_run(&score, count);
     for (size_t i = 0; i < count; i++) {
-        const float top = scores_mask(b, scores + i * TILE, r), m = b->m[first + i];
+        const float top = scores_mask(b, scores + i * TILE, keys->scales, r), m = b->m[first + i];
         b->m_new[first + i] = m > top ? m : top;
     }
     fade_make(b->fade + first, b->m + first, b->m_new + first, count);
@@ -308,6 +209,9 @@ static void run_attend(const block *b, const run *r, const matrix *keys, const m
         fade_values(o + i * b->dim_pad, b->dim_pad, b->fade[first + i]);
     }
     sums_continue(b->l + first, scores, count, r);
+    for (size_t i = 0; values->scales != NULL && i < count; i++) {
+        scores_scale(scores + i * TILE, values->scales);
+    }
     const chains sum = {
         .m = *values, .coefs = scores, .coef_stride = TILE,
         .out = o, .out_stride = b->dim_pad, .begin = r->key_begin, .end = r->key_end,
@@ -322,31 +226,35 @@ static void tile_attend(const block *b, size_t start, size_t end)
 {
     const size_t dim = b->args->head_dim, queries = (b->row_end - b->row_begin) * b->group;
     const bool narrow = queries <= NARROW_QUERIES && dim == b->dim_pad;
-    const matrix keys = { .wide = b->keys, .steps = dim, .lanes = TILE };
-    const matrix values = { .wide = b->values, .steps = TILE, .lanes = b->dim_pad };
+    const bool has_scales = b->args->type == LW_KV_INT8;
+    matrix keys = { .wide = narrow ? NULL : b->keys, .steps = dim, .lanes = TILE };
+    matrix values = { .wide = narrow ? NULL : b->values, .steps = TILE, .lanes = b->dim_pad };
     bool widened = false;
     run r = run_next(b, b->row_begin, start);
     for (; r.row_begin < r.row_end; r = run_next(b, r.row_end, start)) {
         if (r.gathered) {
+            const matrix k = { .wide = b->keys, .scales = has_scales ? b->key_scales : NULL, .steps = dim,
+                               .lanes = TILE };
+            const matrix v = { .wide = b->values, .scales = has_scales ? b->value_scales : NULL,
+                               .steps = TILE, .lanes = b->dim_pad };
             gather(b, &r, start);
             widened = false;
-            run_attend(b, &r, &keys, &values);
-            continue;
-        }
-        const lw_bf16 *half = head_at(b, r.row_begin, (uint32_t)start);
-        if (narrow) {
-            const bool last = start + TILE >= end;
-            const lw_bf16 *next = last ? half : head_at(b, r.row_begin, (uint32_t)(start + TILE));
-            const matrix k = { .half = half, .next = next, .steps = dim, .lanes = TILE };
-            const matrix v = {
-                .half = half + dim * TILE, .next = next + dim * TILE, .steps = TILE, .lanes = dim,
-            };
             run_attend(b, &r, &k, &v);
             continue;
         }
-        if (!widened) {
-            widen(half, dim, TILE, b->keys);
-            widen(half + dim * TILE, TILE, dim, b->values);
+        const lw_cpu_kv_head head = head_at(b, r.row_begin, (uint32_t)start);
+        keys.scales = head.key_scales;
+        values.scales = head.value_scales;
+        if (narrow) {
+            const bool last = start + TILE >= end;
+            const lw_cpu_kv_head next = last ? head : head_at(b, r.row_begin, (uint32_t)(start + TILE));
+            keys.kept = head.keys;
+            keys.next = next.keys;
+            values.kept = head.values;
+            values.next = next.values;
+        } else if (!widened) {
+            widen(head.keys, dim, TILE, b->keys, b->args->type);
+            widen(head.values, TILE, dim, b->values, b->args->type);
             widened = true;
         }
         run_attend(b, &r, &keys, &values);
@@ -461,6 +369,8 @@ static block block_make(const lw_cpu_attend_args *args, unsigned part)
     b.query_room = lw__cpu_attend_queries(args->heads, args->heads_kv);
     b.keys = take(&scratch, TILE * b.dim_pad);
     b.values = take(&scratch, TILE * b.dim_pad);
+    b.key_scales = take(&scratch, TILE);
+    b.value_scales = take(&scratch, TILE);
     b.q = take(&scratch, b.query_room * b.dim_pad);
     b.o = take(&scratch, b.query_room * b.dim_pad);
     b.o_all = take(&scratch, b.query_room * b.dim_pad);

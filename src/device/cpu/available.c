@@ -1,5 +1,4 @@
 /* Which instruction sets this CPU can run, and the sizes that all of them share.
- * A page of 64 positions holds, per kv head, keys as (head_dim, 64) and then values as (64, head_dim).
  */
 #include "device/cpu/row_kernels.h"
 
@@ -18,7 +17,7 @@ size_t lw_cpu_attend_scratch_floats(uint32_t heads, uint32_t heads_kv, uint32_t 
     const size_t dim_pad = size_round_up(head_dim, LW_CPU_DIM_ROUND);
     const size_t queries = lw__cpu_attend_queries(heads, heads_kv);
     const size_t query_floats = QUERY_VECTORS * dim_pad + LW_PAGE_POSITIONS + QUERY_NUMBERS;
-    return TILES * LW_PAGE_POSITIONS * dim_pad + queries * query_floats;
+    return TILES * LW_PAGE_POSITIONS * (dim_pad + 1) + queries * query_floats;
 }
 
 size_t lw_cpu_route_scratch_floats(uint32_t experts)

@@ -6,6 +6,7 @@
 #include "device/layout.h"
 #include "device/rows.h"
 
+#include "base/machine.h"
 #include "base/size.h"
 
 #include <stdio.h>
@@ -32,15 +33,7 @@ void lw__cpu_unmap(void *bytes, size_t count)
 static uint64_t cpu_free_bytes(const lw_device *device)
 {
     (void)device;
-    FILE *file = fopen("/proc/meminfo", "re");
-    if (file == NULL) return 0;
-    char line[128];
-    unsigned long long kib = 0;
-    while (fgets(line, sizeof line, file) != NULL) {
-        if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1) break;
-    }
-    fclose(file);
-    return (uint64_t)kib * 1024;
+    return lw_machine_free_bytes("");
 }
 
 /* ---- the device ---- */
@@ -292,10 +285,12 @@ static size_t logits_stride(const lw_exec *exec)
 static lw_status entry_run(lw_exec *exec, uint32_t entry, const lw_batch *batch, lw_diag *d)
 {
     LW_ASSERT(entry < exec->plan->entry_count);
+    lw_pool_hold(exec->device->pool);
     const lw_status status = lw__cpu_batch_begin(exec, batch, d);
-    if (status != LW_OK) return status;
     const lw_entry *e = &exec->plan->entries[entry];
-    lw__cpu_run_ops(exec, e->op_begin, e->op_end);
+    if (status == LW_OK) lw__cpu_run_ops(exec, e->op_begin, e->op_end);
+    lw_pool_release(exec->device->pool);
+    if (status != LW_OK) return status;
     exec->logits = (const float *)(const void *)exec->buffers[e->logits.index].bytes;
     return LW_OK;
 }

@@ -191,17 +191,29 @@ static void layout(const lw_cpu_kernels *kernels, const lw_weight *weight, lw__f
 
 /* ---- filling it ---- */
 
+/* How the words of a lane come from those of the checkpoint's row. */
+typedef enum word_way {
+    WAY_CODES,      /* they do not: code by code */
+    WAY_SAME,       /* as they are */
+    WAY_PAIRS,      /* 4 bits: even codes to the lower half, odd ones to the upper */
+    WAY_NIBBLES,    /* 8 bits: the low halves of 8 codes to a word of the low plane, the high ones to the high
+                     * plane, each as pairs */
+} word_way;
+
 /* What one thread needs to hold one row of the checkpoint. */
 typedef struct row_scratch {
     uint8_t *codes8;       /* [padded cols] */
-    uint16_t *codes16;
+    uint16_t *codes16;      /* codes16, dense and words share their room */
     float *dense;
+    uint32_t *words;
+    word_way way;
     float *scales, *biases; /* [the checkpoint's groups] */
 } row_scratch;
 
 typedef struct repack_job {
     const lw_weight *from;
     lw_cpu_weight *to;
+    word_way way;
     uint8_t *scratch;      /* scratch_bytes per part */
     size_t scratch_bytes, padded, scale_count;
     uint64_t nan_at[LW_POOL_THREADS_MAX]; /* of each part: the first row with a NaN, counted from 1 */
@@ -210,8 +222,9 @@ typedef struct repack_job {
 static row_scratch scratch_of(const repack_job *job, unsigned part)
 {
     uint8_t *at = job->scratch + part * job->scratch_bytes;
-    row_scratch s = { .dense = (float *)at };
+    row_scratch s = { .dense = (float *)at, .way = job->way };
     s.codes16 = (uint16_t *)at;
+    s.words = (uint32_t *)at;
     at += job->padded * sizeof(float);
     s.scales = (float *)at;
     s.biases = s.scales + job->scale_count;
@@ -230,6 +243,67 @@ static void pack_plane(const lw__plane *plane, const uint16_t *codes, uint32_t c
         for (uint32_t j = 0; j < codes_per_word; j++)
             word |= ((uint32_t)codes[i * codes_per_word + j] >> plane->drop & mask) << plane->shift[j];
         words[i * stride] = word;
+    }
+}
+
+/* The fields of a standard word of plane->bits that each stand where the plane wants them. */
+static bool is_plane(const lw__plane *plane, uint32_t drop, bool pairs)
+{
+    for (uint32_t j = 0; j < 32 / plane->bits; j++) {
+        const uint32_t shift = pairs ? j / 2 * plane->bits + j % 2 * 16 : j * plane->bits;
+        if (plane->shift[j] != shift) return false;
+    }
+    return plane->drop == drop;
+}
+
+static word_way way_of(const lw_weight *from, const lw_cpu_weight *to)
+{
+    const uint32_t bits = from->code_bits;
+    const bool whole = to->high.bits == 0 && to->low.bits == bits;
+    if (to->form == LW__FORM_FP16 || to->form == LW__FORM_FP32 || to->form == LW__FORM_E4M3) return WAY_CODES;
+    if (whole && 32 % bits == 0 && is_plane(&to->low, 0, false)) return WAY_SAME;
+    if (whole && bits == 4 && is_plane(&to->low, 0, true)) return WAY_PAIRS;
+    if (bits == 8 && to->low.bits == 4 && to->high.bits == 4 && is_plane(&to->low, 0, true) &&
+        is_plane(&to->high, 4, true))
+        return WAY_NIBBLES;
+    return WAY_CODES;
+}
+
+/* Every second of 8 fields of 4 bits, from the lowest on, next to each other. */
+static uint32_t every_second(uint32_t word)
+{
+    word &= 0x0F0F0F0Fu;
+    word = (word | word >> 4) & 0x00FF00FFu;
+    return (word | word >> 8) & 0xFFFFu;
+}
+
+static uint32_t paired(uint32_t word)
+{
+    return every_second(word) | every_second(word >> 4) << 16;
+}
+
+/* The low halves of 8 bytes. */
+static uint32_t low_nibbles(uint32_t first, uint32_t second)
+{
+    return every_second(first) | every_second(second) << 16;
+}
+
+/* One lane of one group from the row's words. */
+static void put_words(const lw_cpu_weight *w, word_way way, const uint32_t *from, uint8_t *at, uint32_t lane)
+{
+    const uint32_t count = w->group * w->low.bits / 32, stride = w->block_cols;
+    uint32_t *const low = (uint32_t *)(at + w->words_at) + lane;
+    if (way == WAY_SAME) {
+        for (uint32_t i = 0; i < count; i++) low[i * stride] = from[i];
+    } else if (way == WAY_PAIRS) {
+        for (uint32_t i = 0; i < count; i++) low[i * stride] = paired(from[i]);
+    } else {
+        uint32_t *const high = (uint32_t *)(at + w->high_at) + lane;
+        for (uint32_t i = 0; i < count; i++) {
+            const uint32_t first = from[2 * i], second = from[2 * i + 1];
+            low[i * stride] = paired(low_nibbles(first, second));
+            high[i * stride] = paired(low_nibbles(first >> 4, second >> 4));
+        }
     }
 }
 
@@ -252,7 +326,10 @@ static void put_scale(lw_dtype type, uint8_t *at, uint32_t lane, float value)
 /* Reads one row of the checkpoint into scratch; what lies past its end in the scratch is zero already. */
 static void read_row(const lw_weight *from, uint32_t member, uint32_t row, const row_scratch *s)
 {
-    if (from->map == LW_MAP_FP32) lw_weight_dense(from, member, row, s->dense);
+    if (s->way != WAY_CODES) {
+        lw_weight_words(from, member, row, s->words);
+        if (from->group != 0) lw_weight_scales(from, member, row, s->scales, s->biases);
+    } else if (from->map == LW_MAP_FP32) lw_weight_dense(from, member, row, s->dense);
     else if (from->code_bits == 16) lw_weight_codes16(from, member, row, s->codes16);
     else {
         lw_weight_codes8(from, member, row, s->codes8);
@@ -270,7 +347,9 @@ static void put_group(const lw_cpu_weight *w, uint8_t *at, uint32_t lane, uint32
     if (w->has_scale) put_scale(w->scale_type, at, lane, s->scales[scale]);
     if (w->has_bias) put_scale(w->scale_type, at + w->bias_at, lane, s->biases[scale]);
     uint8_t *const words = at + w->words_at;
-    if (w->form == LW__FORM_FP32) {
+    if (s->way != WAY_CODES) {
+        put_words(w, s->way, s->words + begin * (w->low.bits + w->high.bits) / 32, at, lane);
+    } else if (w->form == LW__FORM_FP32) {
         for (uint32_t k = 0; k < w->group; k++)
             ((float *)words)[k * w->block_cols + lane] = s->dense[begin + k];
     } else if (w->form == LW__FORM_FP16) {
@@ -318,8 +397,11 @@ static void repack_part(void *context, unsigned part, unsigned parts)
 static lw_status repack(const lw_weight *from, lw_cpu_weight *to, lw_pool *pool, lw_diag *d)
 {
     const unsigned parts = pool == NULL ? 1 : lw_pool_threads(pool);
-    repack_job job = { .from = from, .to = to, .padded = (size_t)to->group * to->group_count,
-        .scale_count = lw_weight_groups(from) };
+    repack_job job = { .from = from,
+                       .to = to,
+                       .way = way_of(from, to),
+                       .padded = (size_t)to->group * to->group_count,
+                       .scale_count = lw_weight_groups(from) };
     const size_t bytes = job.padded * (sizeof(float) + 1) + 2 * sizeof(float) * job.scale_count;
     job.scratch_bytes = size_round_up(bytes, 64);
     job.scratch = calloc(parts, job.scratch_bytes);

@@ -10,6 +10,7 @@
 #include "device/cpu/row_kernels.h"
 #include "device/cpu/simd_math.h"
 
+#include "base/float16.h"
 #include "base/pool.h"
 #include "base/size.h"
 
@@ -239,8 +240,57 @@ static uint8_t *page_at(lw_cpu_pages pages, const lw_cpu_place *place, uint32_t 
     return pages.bytes + place->pages[slot / LW_PAGE_POSITIONS] * pages.page_bytes;
 }
 
-/* Keys lie as (head, dim, 64), values as (head, 64, dim), a head's keys before its values. A part owns dims
- * of all rows: two keys of one page share cache lines, two dims do not. */
+/* Of a vector in int8: the largest magnitude over 127; NaN where a number is not finite. bf16 magnitudes
+ * order as their bits. */
+static float int8_scale(const lw_bf16 *x, size_t dim)
+{
+    enum { MAGNITUDE = 0x7FFF, INFINITE = 0x7F80 };
+    uint16_t largest = 0;
+    for (size_t i = 0; i < dim; i++) {
+        const uint16_t size = x[i] & MAGNITUDE;
+        largest = size > largest ? size : largest;
+    }
+    return largest >= INFINITE ? NAN : lw_float_of_bf16(largest) / 127.0f;
+}
+
+/* The code of x at a scale above 0: at most 127 in magnitude, since the scale is the largest over 127,
+ * rounded once. */
+SIMD_INLINE int8_t int8_code(lw_bf16 x, float scale)
+{
+    return (int8_t)(lw_float_of_bf16(x) / scale + SIMD_ROUND - SIMD_ROUND);
+}
+
+/* Where columns of one row's keys and values go: a head, and which of its dims. */
+typedef struct kv_span {
+    lw_cpu_kv_head head;
+    const lw_bf16 *k, *v;       /* [dim] */
+    size_t dim, key, begin, end;
+} kv_span;
+
+static void kv_store_bf16(const kv_span *s)
+{
+    lw_bf16 *keys = (lw_bf16 *)(void *)s->head.keys, *values = (lw_bf16 *)(void *)s->head.values;
+    for (size_t i = s->begin; i < s->end; i++) {
+        keys[i * LW_PAGE_POSITIONS + s->key] = s->k[i];
+        values[s->key * s->dim + i] = s->v[i];
+    }
+}
+
+/* Whoever has dim 0 writes the scales. */
+static void kv_store_int8(const kv_span *s)
+{
+    const float k = int8_scale(s->k, s->dim), v = int8_scale(s->v, s->dim);
+    int8_t *keys = (int8_t *)(void *)s->head.keys, *values = (int8_t *)(void *)s->head.values;
+    for (size_t i = s->begin; i < s->end; i++) {
+        keys[i * LW_PAGE_POSITIONS + s->key] = k > 0.0f ? int8_code(s->k[i], k) : 0;
+        values[s->key * s->dim + i] = v > 0.0f ? int8_code(s->v[i], v) : 0;
+    }
+    if (s->begin > 0) return;
+    s->head.key_scales[s->key] = k;
+    s->head.value_scales[s->key] = v;
+}
+
+/* A part owns dims of all rows: two keys of one page share cache lines, two dims do not. */
 void LW_ROW(kv_store)(const lw_cpu_kv_args *args, unsigned part, unsigned parts)
 {
     const size_t dim = args->head_dim;
@@ -249,12 +299,16 @@ void LW_ROW(kv_store)(const lw_cpu_kv_args *args, unsigned part, unsigned parts)
     for (uint32_t row = 0; row < args->rows; row++) {
         const lw_cpu_place *place = &args->places[row];
         const lw_bf16 *k = args->k + row * args->k_stride, *v = args->v + row * args->v_stride;
-        const size_t key = place->slot % LW_PAGE_POSITIONS;
-        lw_bf16 *page = (lw_bf16 *)(void *)page_at(args->pages, place, place->slot);
-        for (size_t i = begin; i < end; i++) {
-            lw_bf16 *head = page + i / dim * dim * 2 * LW_PAGE_POSITIONS;
-            head[i % dim * LW_PAGE_POSITIONS + key] = k[i];
-            head[dim * LW_PAGE_POSITIONS + key * dim + i % dim] = v[i];
+        uint8_t *page = page_at(args->pages, place, place->slot);
+        for (size_t head = begin / dim; head * dim < end; head++) {
+            const kv_span some = {
+                .head = lw_cpu_kv_head_at(page, head, dim, args->type),
+                .k = k + head * dim, .v = v + head * dim, .dim = dim, .key = place->slot % LW_PAGE_POSITIONS,
+                .begin = size_max(begin, head * dim) - head * dim,
+                .end = size_min(end, (head + 1) * dim) - head * dim,
+            };
+            if (args->type == LW_KV_INT8) kv_store_int8(&some);
+            else kv_store_bf16(&some);
         }
     }
 }

@@ -138,6 +138,7 @@ static void run_kv_store(op_run *run)
           .v_stride = stride_of(exec, op->in[1]),
           .pages = exec->pages[op->state.index],
           .places = exec->places[state->group],
+          .type = state->kv,
           .rows = run->rows,
           .heads_kv = state->heads,
           .head_dim = state->width },
@@ -149,12 +150,13 @@ static void run_attend(op_run *run)
 {
     lw_exec *exec = run->exec;
     const lw_op *op = run->op;
+    const lw_state *state = &exec->plan->states[op->state.index];
     LW_ASSERT(value_of(exec, op->in[0])->space == LW_SPACE_ROWS);
     attend_job job = {
         exec->device->kernels,
         { .q = bf16_of(exec, op->in[0]), .q_stride = stride_of(exec, op->in[0]), .y = bf16_of(exec, op->out),
           .y_stride = stride_of(exec, op->out), .pages = exec->pages[op->state.index],
-          .places = exec->places[exec->plan->states[op->state.index].group], .scratch = exec->attend_scratch,
+          .places = exec->places[state->group], .scratch = exec->attend_scratch, .type = state->kv,
           .rows = run->rows, .heads = op->p.attend.heads, .heads_kv = op->p.attend.heads_kv,
           .head_dim = op->p.attend.head_dim, .window = op->p.attend.window, .first = op->p.attend.first,
           .scale = op->p.attend.scale },

@@ -55,6 +55,11 @@ SIMD_INLINE simd_f simd_load_bf(const uint16_t *p)
     return simd_of_bits(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)p)), 16));
 }
 
+SIMD_INLINE simd_f simd_load_i8(const int8_t *p)
+{
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const void *)p)));
+}
+
 SIMD_INLINE void simd_store_bf(uint16_t *p, simd_f x)
 {
     const __m512i bits = simd_bits(x);
@@ -102,6 +107,11 @@ SIMD_INLINE simd_f simd_load_bf(const uint16_t *p)
     return simd_of_bits(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)p)), 16));
 }
 
+SIMD_INLINE simd_f simd_load_i8(const int8_t *p)
+{
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)p)));
+}
+
 SIMD_INLINE void simd_store_bf(uint16_t *p, simd_f x)
 {
     const __m256i bits = simd_bits(x);
@@ -120,6 +130,7 @@ typedef float simd_f __attribute__((vector_size(16)));
 typedef int32_t simd_mask __attribute__((vector_size(16)));
 typedef uint32_t simd_u __attribute__((vector_size(16)));
 typedef uint16_t simd_h __attribute__((vector_size(8)));
+typedef int8_t simd_b __attribute__((vector_size(4)));
 SIMD_INLINE simd_f simd_set(float x) { return (simd_f){ x, x, x, x }; }
 SIMD_INLINE simd_f simd_load(const float *p) { simd_f x; memcpy(&x, p, sizeof x); return x; }
 SIMD_INLINE void simd_store(float *p, simd_f x) { memcpy(p, &x, sizeof x); }
@@ -146,6 +157,13 @@ SIMD_INLINE simd_f simd_load_bf(const uint16_t *p)
     simd_h half;
     memcpy(&half, p, sizeof half);
     return simd_of_bits(__builtin_convertvector(half, simd_u) << 16);
+}
+
+SIMD_INLINE simd_f simd_load_i8(const int8_t *p)
+{
+    simd_b codes;
+    memcpy(&codes, p, sizeof codes);
+    return __builtin_convertvector(codes, simd_f);
 }
 
 SIMD_INLINE void simd_store_bf(uint16_t *p, simd_f x)

@@ -120,6 +120,14 @@ SIMD_INLINE simd_f simd_load_bf_some(const uint16_t *p, size_t count)
     return simd_load_bf(lanes);
 }
 
+SIMD_INLINE simd_f simd_load_i8_some(const int8_t *p, size_t count)
+{
+    if (count >= SIMD_WIDTH) return simd_load_i8(p);
+    int8_t lanes[SIMD_WIDTH] = { 0 };
+    memcpy(lanes, p, count * sizeof *p);
+    return simd_load_i8(lanes);
+}
+
 SIMD_INLINE void simd_store_bf_some(uint16_t *p, simd_f x, size_t count)
 {
     uint16_t lanes[SIMD_WIDTH];

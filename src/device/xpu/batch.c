@@ -144,8 +144,10 @@ static void fill_rows(lw_exec *exec, const lw_batch *batch)
     int32_t *tokens = table_at(exec, exec->tables.tokens);
     uint32_t *wanted = table_at(exec, exec->tables.wanted);
     exec->wanted_count = 0;
+    exec->takes_drawn = false;
     for (uint32_t r = 0; r < batch->row_count; r++) {
         tokens[r] = batch->rows[r].token;
+        exec->takes_drawn = exec->takes_drawn || tokens[r] < 0;
         LW_ASSERT(!batch->rows[r].wanted || exec->wanted_count < exec->wanted_max);
         if (batch->rows[r].wanted) wanted[exec->wanted_count++] = r;
         for (uint32_t i = 0; i < exec->plan->rope_count; i++) {

@@ -1,5 +1,5 @@
 /* The likeliest token of each wanted row, found on the device: a greedy stream needs no logits on the host,
- * and a chain of drafts goes on without it.
+ * and a chain of drafts, or the next batch of such streams, goes on without it.
  */
 #include "device/xpu/exec.h"
 #include "device/xpu/kargs_fused.h"
@@ -35,7 +35,8 @@ lw_status lw__xpu_best_make(lw_exec *exec, lw_diag *d)
     if (status == LW_OK)
         status = lw__xpu_alloc(exec->device, ids_bytes(exec->wanted_max), &exec->best_ids, d);
     if (status == LW_OK)
-        status = lw__xpu_host_alloc(exec->device, ids_bytes(exec->wanted_max), &exec->best_here, d);
+        status = lw__xpu_host_alloc(exec->device, LW_XPU_MARKS * ids_bytes(exec->wanted_max),
+                                    &exec->best_here, d);
     return status;
 }
 
@@ -69,16 +70,35 @@ lw_status lw__xpu_best_launch(lw_exec *exec, bool goes_on, lw_diag *d)
     return status == LW_OK ? lw__xpu_launch(exec->device, &launch, d) : status;
 }
 
-lw_status lw__xpu_best_fetch(lw_exec *exec, uint32_t steps, lw_diag *d)
+lw_status lw__xpu_drawn_launch(lw_exec *exec, lw_diag *d)
+{
+    const lw_xpu_drawn_args args = {
+        .tokens = (uintptr_t)(exec->tables.memory.at + exec->tables.tokens),
+        .ids = (uintptr_t)exec->best_ids.at,
+        .rows = exec->batch->row_count,
+    };
+    const lw_xpu_launch launch = { .kernel = LW_XPU_KERNEL_take_drawn, .items_x = LW_XPU_TILE, .items_y = 1,
+                                   .groups_x = (uint32_t)size_div_up(args.rows, LW_XPU_TILE), .groups_y = 1,
+                                   .args = &args, .args_bytes = sizeof args };
+    return lw__xpu_launch(exec->device, &launch, d);
+}
+
+static uint8_t *ids_here(const lw_exec *exec, lw_ticket ticket)
+{
+    return exec->best_here + ticket % LW_XPU_MARKS * ids_bytes(exec->wanted_max);
+}
+
+lw_status lw__xpu_best_fetch(lw_exec *exec, lw_ticket ticket, uint32_t steps, lw_diag *d)
 {
     const size_t bytes = (size_t)steps * exec->wanted_max * sizeof(int32_t);
-    return lw__xpu_copy(exec->device, exec->best_here, exec->best_ids.at, bytes, d);
+    return lw__xpu_copy(exec->device, ids_here(exec, ticket), exec->best_ids.at, bytes, d);
 }
 
 int32_t lw__xpu_best_id(const lw_exec *exec, uint32_t step, uint32_t row)
 {
     int32_t id;
     LW_ASSERT(step < LW_CHAIN_STEPS_MAX && row < exec->wanted_max);
-    memcpy(&id, exec->best_here + ((size_t)step * exec->wanted_max + row) * sizeof id, sizeof id);
+    const uint8_t *ids = ids_here(exec, exec->waited);
+    memcpy(&id, ids + ((size_t)step * exec->wanted_max + row) * sizeof id, sizeof id);
     return id;
 }

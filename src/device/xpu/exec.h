@@ -47,6 +47,12 @@ typedef struct lw_xpu_records {
     uint64_t clock;
 } lw_xpu_records;
 
+/* What is read of a submission after its wait. */
+typedef struct lw_xpu_submission {
+    uint32_t wanted_count;
+    bool has_best;
+} lw_xpu_submission;
+
 struct lw_exec {
     lw_device *device;
     const lw_plan *plan;
@@ -71,19 +77,20 @@ struct lw_exec {
     lw_xpu_records records;
     lw_xpu_memory best_parts,
         best_ids; /* of the likeliest tokens; ids: i32 (LW_CHAIN_STEPS_MAX, wanted_max) */
-    uint8_t *best_here;                  /* host memory: ids, once they are waited for */
+    uint8_t *best_here;                  /* host memory: ids of each mark, once they are waited for */
+    lw_xpu_submission submissions[LW_XPU_MARKS];   /* by ticket */
 
-    /* of the batch in flight */
+    /* of the batch that is being appended */
     const lw_batch *batch;
     lw_xpu_tables tables;
     uint32_t entry, wanted_count;
     uint32_t span_count, span_rows_max;  /* runs of one lane's rows; rows of the longest */
     uint32_t summed_value, summed_group; /* whose groups sums holds; LW_NONE: nobody's */
     uint32_t sorted_route;               /* whose vectors expert_order holds; LW_NONE: nobody's */
+    bool takes_drawn;                    /* some of its tokens are the batch before's */
     lw_ticket submitted, waited;
     lw_chain_walk walk;
     uint32_t chain_count, chain_steps;   /* of the newest submission; steps that the device drew */
-    bool has_best;
 };
 
 /* LW_UNSUPPORTED, naming op, weight or value, where the plan holds what no kernel computes. */
@@ -113,9 +120,11 @@ size_t lw__xpu_best_bytes(const lw_plan *plan, uint32_t wanted_max);
 void lw__xpu_best_free(lw_exec *exec);
 /* Puts the search for them on the tape; goes_on: they are the next step's tokens. */
 lw_status lw__xpu_best_launch(lw_exec *exec, bool goes_on, lw_diag *d) LW_MUST_USE;
-/* Appends the copy of them to the host, of so many steps. */
-lw_status lw__xpu_best_fetch(lw_exec *exec, uint32_t steps, lw_diag *d) LW_MUST_USE;
-/* After the wait for it. -1: a logit was not finite. */
+/* Puts on the tape what takes the tokens from there that the batch before drew. */
+lw_status lw__xpu_drawn_launch(lw_exec *exec, lw_diag *d) LW_MUST_USE;
+/* Appends the copy of them to the host, of so many steps, for a submission of this ticket. */
+lw_status lw__xpu_best_fetch(lw_exec *exec, lw_ticket ticket, uint32_t steps, lw_diag *d) LW_MUST_USE;
+/* After the wait for it, of what was last waited for. -1: a logit was not finite. */
 int32_t lw__xpu_best_id(const lw_exec *exec, uint32_t step, uint32_t row);
 
 /* Device memory for the recurrences of a plan over that many rows. */

@@ -173,11 +173,13 @@ lw_status lw_xpu_choose(const lw_xpu_list *list, const char *which, const lw_xpu
 
 /* ---- Sysman: its handles are its own, so that only the uuid says which device is which ---- */
 
+/* Under WSL2 its initialisation crashes in drivers that are in use. */
 static bool has_sysman(const lw_ze *ze)
 {
-    return ze->zesInit != NULL && ze->zesDriverGet != NULL && ze->zesDeviceGet != NULL
-        && ze->zesDeviceGetProperties != NULL && ze->zesDeviceEnumMemoryModules != NULL
-        && ze->zesMemoryGetProperties != NULL && ze->zesMemoryGetState != NULL;
+    return !lw_ze_is_wsl("/dev") && ze->zesInit != NULL && ze->zesDriverGet != NULL &&
+           ze->zesDeviceGet != NULL && ze->zesDeviceGetProperties != NULL &&
+           ze->zesDeviceEnumMemoryModules != NULL && ze->zesMemoryGetProperties != NULL &&
+           ze->zesMemoryGetState != NULL;
 }
 
 static bool is_device(const lw_ze *ze, lw_ze_device *device, const uint8_t uuid[LW_ZE_MAX_DEVICE_UUID_SIZE])

@@ -28,6 +28,7 @@ enum {
     LW_XPU_TOP_MAX = 64,        /* experts of a row, and groups of a router */
     LW_XPU_SORT_ITEMS = 256,    /* of the work-group that sorts by expert */
     LW_XPU_STEPS = 64,          /* rows of a lane that one launch of a recurrence takes */
+    LW_XPU_INT8_COLS = 4,       /* head widths of int8 pages are multiples of it */
     LW_XPU_KEY_COLS = 8,        /* key heads of recurrences are multiples of it */
 };
 #define LW_XPU_NONE 0xFFFFFFFFu
@@ -68,10 +69,13 @@ typedef struct lw_xpu_past {
     lw_xpu_u64 ids, lineage;    /* u32 tables that places index */
 } lw_xpu_past;
 
+enum { LW_XPU_GLOBAL_NONE, LW_XPU_GLOBAL_MULTIPLIES, LW_XPU_GLOBAL_DIVIDES };
 typedef struct lw_xpu_embed_args {
     lw_xpu_matrix table;
     lw_xpu_u64 tokens, y;
     lw_xpu_u32 y_stride;
+    lw_xpu_u32 global_kind;
+    float factor;               /* the global scale as it is stored: its inverse would be rounded */
     lw_xpu_u32 is_paired;       /* the table's words are as DPAS wants them */
 } lw_xpu_embed_args;
 
@@ -126,7 +130,8 @@ typedef struct lw_xpu_rope_args {
     lw_xpu_u32 x_stride, y_stride, width, head_dim, half_dim;
 } lw_xpu_rope_args;
 
-/* A page holds per head its keys as (head_dim / 2, 64) pairs, then its values as (64, head_dim). */
+/* A page holds per head its keys as (head_dim / 2, 64) pairs, then its values as (64, head_dim); in int8, as
+ * kernels/kv_int8.h says. */
 typedef struct lw_xpu_kv_args {
     lw_xpu_past past;
     lw_xpu_u64 k, v;

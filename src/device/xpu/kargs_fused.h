@@ -22,6 +22,13 @@ typedef struct lw_xpu_best_args {
     lw_xpu_u32 stride, vocab, blocks, ids_stride;
 } lw_xpu_best_args;
 
+/* Tokens that the batch before drew, in the places of those that name them (lw_row_drawn). */
+typedef struct lw_xpu_drawn_args {
+    lw_xpu_u64 tokens;          /* i32 [rows] */
+    lw_xpu_u64 ids;             /* i32, as best leaves them: -1 where there is none */
+    lw_xpu_u32 rows, padding;
+} lw_xpu_drawn_args;
+
 /* x + added (0: x alone), which branch_w norms first (0: it does not), into sum, normed into y, whose groups'
  * columns are summed (sums 0: they are not). */
 typedef struct lw_xpu_add_norm_args {
@@ -46,6 +53,7 @@ typedef struct lw_xpu_heads_args {
     lw_xpu_past past;           /* of the stored ones */
     lw_xpu_u64 cosines, sines;
     lw_xpu_u32 head_dim, half_dim;
+    lw_xpu_u32 is_int8;         /* of the pages */
 } lw_xpu_heads_args;
 
 enum { LW_XPU_LINEARS_MAX = 4 };

@@ -53,8 +53,7 @@ static const form_kernels dpas_forms[] = {
 #define LW_XPU_FORM(name, code_map, code_bits) \
     { .map = LW_MAP_##code_map, .bits = code_bits, \
       .kernels = { [LW_XPU_PRODUCT_LINEAR] = DPAS_PASSES(linear_##name), \
-                   [LW_XPU_PRODUCT_EXPERT] = { LW_XPU_KERNEL_dpas_expert_##name, \
-                                               LW_XPU_KERNEL_dpas_expert_##name##_rows } } },
+                   [LW_XPU_PRODUCT_EXPERT] = PASSES(dpas_expert_##name) } },
 #include "device/xpu/dpas_forms.list"
 #undef LW_XPU_FORM
 };
@@ -63,7 +62,7 @@ enum { DPAS_FORM_COUNT = sizeof dpas_forms / sizeof dpas_forms[0] };
 static const form_kernels fused_dpas_forms[] = {
 #define LW_XPU_FORM(name, code_map, code_bits) \
     { .map = LW_MAP_##code_map, .bits = code_bits, \
-      .kernels = { [LW_XPU_PRODUCT_LINEARS] = DPAS_PASSES(linears_##name), \
+      .kernels = { [LW_XPU_PRODUCT_LINEARS] = PASSES(dpas_linears_##name), \
                    [LW_XPU_PRODUCT_SWIGLU] = DPAS_PASSES(swiglu_##name) } },
 #include "device/xpu/fused_forms.list"
 #undef LW_XPU_FORM
@@ -222,8 +221,9 @@ lw_status lw__xpu_table_check(const lw_weight *w, lw_diag *d)
     const lw_status status = lw__xpu_matrix_check(w, d);
     if (status != LW_OK) return status;
     const double global = lw_weight_global(w, 0);
+    const bool is_exact = w->group == 0 || (!w->has_bias && w->scale_type != LW_DTYPE_F32);
     const char *lacks = NULL;
-    if (global < 1.0 || global > 1.0) lacks = "a global scale";
+    if (!is_exact && (global < 1.0 || global > 1.0)) lacks = "a global scale over fp32 scales or biases";
     if (w->group != 0 && !w->has_bias && w->map != LW_MAP_INTEGER &&
         (w->bias_per_scale < 0 || w->bias_per_scale > 0))
         lacks = "biases beside codes that are no integers";

@@ -12,6 +12,7 @@ enum {
     QUEUE_GROUPS_MAX = 16,
     ALIGN_BYTES = 64,
     WAIT_SECONDS_MAX = 120, /* of the longest forward: a device that takes longer is hung */
+    WAIT_SECONDS_LOST = 1,  /* for what a lost one may still run, before memory is freed under it */
 };
 
 /* The group of queues that compute; the specification lets it stand anywhere. */
@@ -110,7 +111,7 @@ lw_status lw__xpu_queue_open(lw_device *device, lw_diag *d)
 void lw__xpu_drain(lw_device *device)
 {
     const lw_status status = lw__xpu_sync(device, NULL);
-    /* A device that is lost runs nothing more: there is nothing left to wait for. */
+    /* What a lost device still runs is not waited for any longer. */
     if (status != LW_OK) memset(device->staged, 0, sizeof device->staged);
 }
 
@@ -175,16 +176,29 @@ lw_status lw__xpu_barrier(lw_device *device, lw_ze_list *list, lw_ze_event *even
     return lw_ze_fail(d, result, "a barrier on %s", device->info.name);
 }
 
+/* However a wait fails, what was appended may still run, and nobody knows what it leaves: the device is
+ * lost. */
 static lw_status event_wait(lw_device *device, lw_ze_event *event, lw_diag *d)
 {
-    const lw_ze_result result =
-        device->ze.zeEventHostSynchronize(event, WAIT_SECONDS_MAX * UINT64_C(1000000000));
+    const uint64_t seconds = device->is_lost ? WAIT_SECONDS_LOST : WAIT_SECONDS_MAX;
+    const lw_ze_result result = device->ze.zeEventHostSynchronize(event, seconds * UINT64_C(1000000000));
     if (result == LW_ZE_RESULT_SUCCESS) return LW_OK;
-    return lw_ze_fail(d, result, "waiting for %s, %d s at most", device->info.name, WAIT_SECONDS_MAX);
+    device->is_lost = true;
+    (void)lw_ze_fail(d, result, "waiting for %s, %d s at most", device->info.name, (int)seconds);
+    return LW_DEVICE_LOST;
+}
+
+lw_status lw__xpu_lost(const lw_device *device, lw_diag *d)
+{
+    if (!device->is_lost) return LW_OK;
+    return lw_fail(d, LW_DEVICE_LOST, "%s is lost: it is used no more until it is opened again",
+                   device->info.name);
 }
 
 lw_status lw__xpu_copy(lw_device *device, void *to, const void *from, size_t bytes, lw_diag *d)
 {
+    const lw_status status = lw__xpu_lost(device, d);
+    if (status != LW_OK) return status;
     const lw_ze_result result =
         device->ze.zeCommandListAppendMemoryCopy(device->list, to, from, bytes, NULL, 0, NULL);
     device->counts.commands++;
@@ -192,15 +206,38 @@ lw_status lw__xpu_copy(lw_device *device, void *to, const void *from, size_t byt
     return lw_ze_fail(d, result, "a copy of %zu bytes on %s", bytes, device->info.name);
 }
 
+/* Once all that was appended is done. */
+static void staging_empty(lw_device *device)
+{
+    memset(device->staged, 0, sizeof device->staged);
+    device->half_used = 0;
+}
+
 lw_status lw__xpu_sync(lw_device *device, lw_diag *d)
 {
     lw_ze_event *done = device->events[LW_XPU_STAGING_HALVES];
     lw_status status = lw__xpu_barrier(device, device->list, done, d);
     if (status == LW_OK) status = event_wait(device, done, d);
-    if (status != LW_OK) return status;
-    memset(device->staged, 0, sizeof device->staged);
-    device->half_used = 0;
-    return LW_OK;
+    if (status == LW_OK) staging_empty(device);
+    return status;
+}
+
+static lw_ze_event *mark_event(const lw_device *device, uint32_t mark)
+{
+    LW_ASSERT(mark < LW_XPU_MARKS);
+    return device->events[LW_XPU_STAGING_HALVES + 1 + mark];
+}
+
+lw_status lw__xpu_mark(lw_device *device, uint32_t mark, lw_diag *d)
+{
+    return lw__xpu_barrier(device, device->list, mark_event(device, mark), d);
+}
+
+lw_status lw__xpu_mark_wait(lw_device *device, uint32_t mark, bool is_last, lw_diag *d)
+{
+    const lw_status status = event_wait(device, mark_event(device, mark), d);
+    if (status == LW_OK && is_last) staging_empty(device);
+    return status;
 }
 
 /* Room for bytes in the half of the staging memory that is being filled; where it is full, in the other one,

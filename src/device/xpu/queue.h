@@ -11,7 +11,8 @@
 enum {
     LW_XPU_STAGING_HALVES = 2,           /* one is filled while the other is copied */
     LW_XPU_STAGING_BYTES = 4 << 20,      /* of one half */
-    LW_XPU_EVENTS = LW_XPU_STAGING_HALVES + 1,
+    LW_XPU_MARKS = LW_BATCHES_OPEN_MAX,  /* ends of what was submitted */
+    LW_XPU_EVENTS = LW_XPU_STAGING_HALVES + 1 + LW_XPU_MARKS,
 };
 
 typedef enum lw_xpu_kernel {
@@ -48,7 +49,7 @@ struct lw_device {
     lw_ze_list *list;
     uint32_t ordinal;                    /* of the queues that the list belongs to */
     lw_ze_event_pool *pool;
-    lw_ze_event *events[LW_XPU_EVENTS];  /* of the staging halves, then of lw__xpu_sync */
+    lw_ze_event *events[LW_XPU_EVENTS];  /* of the staging halves, of lw__xpu_sync, of the marks */
     bool staged[LW_XPU_STAGING_HALVES];  /* its copy may still be under way */
     uint32_t half;                       /* that is being filled */
     size_t half_used;
@@ -57,6 +58,7 @@ struct lw_device {
     lw_device_counts counts;
     bool off[LW_XPU_SWITCH_COUNT];       /* what this one does without */
     bool replays;                        /* closed lists may be run again */
+    bool is_lost;                        /* a wait failed */
     lw_xpu_tape tape;
     lw_ze_module *module;
     lw_ze_kernel *kernels[LW_XPU_KERNEL_COUNT];
@@ -92,11 +94,19 @@ lw_status lw__xpu_copy(lw_device *device, void *to, const void *from, size_t byt
 /* What comes after on list waits for what came before; signals event (NULL: none) when that is done. */
 lw_status lw__xpu_barrier(lw_device *device, lw_ze_list *list, lw_ze_event *event, lw_diag *d) LW_MUST_USE;
 
+/* LW_DEVICE_LOST once a wait failed: nothing is appended then. */
+lw_status lw__xpu_lost(const lw_device *device, lw_diag *d) LW_MUST_USE;
+
 /* Waits for all that was appended, a bounded time: what takes longer is lost. */
 lw_status lw__xpu_sync(lw_device *device, lw_diag *d) LW_MUST_USE;
 
 /* The same before memory is freed, whatever comes of it. */
 void lw__xpu_drain(lw_device *device);
+
+/* Marks the end of all that was appended so far, for one later wait; is_last: nothing was uploaded after it.
+ */
+lw_status lw__xpu_mark(lw_device *device, uint32_t mark, lw_diag *d) LW_MUST_USE;
+lw_status lw__xpu_mark_wait(lw_device *device, uint32_t mark, bool is_last, lw_diag *d) LW_MUST_USE;
 
 /* Loads the module and finds its kernels, once; LW_UNSUPPORTED where there is none. Kernels that need DPAS
  * are NULL on a device without. */

@@ -9,11 +9,19 @@
 static lw_status run_embed(op_run *run, lw_diag *d)
 {
     const lw_exec *exec = run->exec;
-    const lw_xpu_weight *table = &exec->weights[run->op->weights[0].index];
-    const lw_xpu_embed_args args = { .table = table->matrix, .is_paired = table->is_paired,
+    const uint32_t index = run->op->weights[0].index;
+    const lw_weight *w = &exec->plan->weights[index];
+    const bool has_global = w->global_scale < 1.0f || w->global_scale > 1.0f;
+    LW_ASSERT(w->members == NULL);
+    const lw_xpu_embed_args args = { .table = exec->weights[index].matrix,
                                      .tokens = table_address(exec, exec->tables.tokens),
                                      .y = address_of(exec, run->op->out),
-                                     .y_stride = stride_of(exec, run->op->out) };
+                                     .y_stride = stride_of(exec, run->op->out),
+                                     .is_paired = exec->weights[index].is_paired,
+                                     .global_kind = !has_global        ? LW_XPU_GLOBAL_NONE
+                                         : w->global_divides ? LW_XPU_GLOBAL_DIVIDES
+                                                             : LW_XPU_GLOBAL_MULTIPLIES,
+                                     .factor = w->global_scale };
     return launch_columns(run, LW_XPU_KERNEL_embed, args.table.cols, &args, sizeof args, d);
 }
 
@@ -55,7 +63,7 @@ lw_xpu_linear_args lw__xpu_linear_args(const lw_exec *exec, const lw_op *op)
                                  .y_stride = stride_of(exec, op->out), .y_is_f32 = is_wide(exec, op->out) };
 }
 
-static lw_status run_linear(op_run *run, lw_diag *d)
+lw_status lw__xpu_run_linear(op_run *run, lw_diag *d)
 {
     const lw_exec *exec = run->exec;
     const lw_xpu_weight *weight = &exec->weights[run->op->weights[0].index];
@@ -111,7 +119,10 @@ static lw_status run_kv_store(op_run *run, lw_diag *d)
                                   .k_stride = stride_of(exec, op->in[0]), .v = address_of(exec, op->in[1]),
                                   .v_stride = stride_of(exec, op->in[1]), .heads = state->heads,
                                   .head_dim = state->width };
-    const size_t pairs = (size_t)state->heads * state->width / 2;
+    /* A work-group a head. */
+    const size_t heads = (size_t)state->heads * LW_XPU_TILE, pairs = (size_t)state->heads * state->width / 2;
+    if (is_int8(exec, op->state))
+        return launch_columns(run, LW_XPU_KERNEL_kv_store_int8, heads, &args, sizeof args, d);
     return launch_columns(run, LW_XPU_KERNEL_kv_store, pairs, &args, sizeof args, d);
 }
 
@@ -127,7 +138,8 @@ static lw_status run_attend(op_run *run, lw_diag *d)
                                       .scale = op->p.attend.scale };
     /* A work-group a head. */
     const size_t columns = (size_t)args.heads * LW_XPU_TILE;
-    return launch_columns(run, LW_XPU_KERNEL_attend, columns, &args, sizeof args, d);
+    const lw_xpu_kernel kernel = is_int8(exec, op->state) ? LW_XPU_KERNEL_attend_int8 : LW_XPU_KERNEL_attend;
+    return launch_columns(run, kernel, columns, &args, sizeof args, d);
 }
 
 static lw_status run_gate(op_run *run, lw_diag *d)
@@ -146,7 +158,7 @@ static lw_status run_gate(op_run *run, lw_diag *d)
 static lw_status (*const runners[LW_OP_COUNT])(op_run *run, lw_diag *d) = {
     [LW_OP_EMBED] = run_embed,
     [LW_OP_RMS_NORM] = run_norm,
-    [LW_OP_LINEAR] = run_linear,
+    [LW_OP_LINEAR] = lw__xpu_run_linear,
     [LW_OP_ADD] = run_pair,
     [LW_OP_MUL] = run_pair,
     [LW_OP_SWIGLU] = run_pair,
@@ -224,6 +236,10 @@ static lw_status run_step(lw_exec *exec, const lw_xpu_step *step, lw_diag *d)
 lw_status lw__xpu_run_entry(lw_exec *exec, uint32_t entry, lw_diag *d)
 {
     lw__xpu_tape_begin(exec->device);
+    if (exec->takes_drawn) {
+        const lw_status status = lw__xpu_drawn_launch(exec, d);
+        if (status != LW_OK) return status;
+    }
     for (uint32_t i = exec->schedule.begin[entry]; i < exec->schedule.end[entry]; i++) {
         const lw_status status = run_step(exec, &exec->schedule.steps[i], d);
         if (status != LW_OK) return status;

@@ -36,6 +36,7 @@ lw_status lw__xpu_run_expert_sum(op_run *run, lw_diag *d) LW_MUST_USE;
 /* Of gated_delta and ssm; stands in run_recurrence.c. */
 lw_status lw__xpu_run_recurrence(op_run *run, lw_diag *d) LW_MUST_USE;
 
+lw_status lw__xpu_run_linear(op_run *run, lw_diag *d) LW_MUST_USE;
 /* All but its rows. */
 lw_xpu_linear_args lw__xpu_linear_args(const lw_exec *exec, const lw_op *op);
 
@@ -91,6 +92,12 @@ static inline uint64_t vector_of(const op_run *run, uint32_t index)
 {
     const uint32_t weight = run->op->weights[index].index;
     return weight == LW_NONE ? 0 : (uintptr_t)run->exec->weights[weight].memory.at;
+}
+
+/* Whether a KV state's pages are. */
+static inline bool is_int8(const lw_exec *exec, lw_sref ref)
+{
+    return exec->plan->states[ref.index].kv == LW_KV_INT8;
 }
 
 static inline lw_xpu_past past_of(const lw_exec *exec, lw_sref ref)

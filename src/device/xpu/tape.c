@@ -39,7 +39,8 @@ lw_status lw__xpu_launch(lw_device *device, const lw_xpu_launch *launch, lw_diag
 {
     lw_xpu_tape *tape = &device->tape;
     const size_t args_bytes = size_round_up(launch->args_bytes, ARGS_ALIGN);
-    const lw_status status = tape_reserve(tape, sizeof(taped) + args_bytes, d);
+    lw_status status = lw__xpu_lost(device, d);
+    if (status == LW_OK) status = tape_reserve(tape, sizeof(taped) + args_bytes, d);
     if (status != LW_OK) return status;
     const taped head = { launch->kernel,   launch->items_x,  launch->items_y,
                          launch->groups_x, launch->groups_y, (uint32_t)launch->args_bytes };

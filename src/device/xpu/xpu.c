@@ -3,6 +3,7 @@
  */
 #include "device/xpu/xpu.h"
 #include "device/xpu/matrix.h"
+#include "device/xpu/spirv.h"
 
 #include "base/size.h"
 
@@ -121,14 +122,16 @@ static lw_status xpu_count(const lw_device_options *options, uint32_t *count, lw
 static void xpu_describe(const lw_device *device, char *text, size_t text_bytes)
 {
     const lw_xpu_info *info = &device->info;
+    const bool has_kernels = device->module_path != NULL || lw_xpu_spirv_view(info->has_dpas).count > 0;
     char sizes[64] = "";
     for (uint32_t i = 0; i < info->sub_group_size_count; i++) {
         const size_t at = strlen(sizes);
         snprintf(sizes + at, sizeof sizes - at, "%s%u", i == 0 ? "" : "/", info->sub_group_sizes[i]);
     }
-    snprintf(text, text_bytes, "xpu (%s%s%s, %s, %.1f GiB, sub-groups of %s, %u tile%s)", info->name,
+    snprintf(text, text_bytes, "xpu (%s%s%s, %s, %.1f GiB, sub-groups of %s, %u tile%s%s)", info->name,
              info->pci[0] != '\0' ? ", " : "", info->pci, info->integrated ? "integrated" : "discrete",
-             (double)info->memory_bytes / (double)(1 << 30), sizes, info->tiles, info->tiles == 1 ? "" : "s");
+             (double)info->memory_bytes / (double)(1 << 30), sizes, info->tiles, info->tiles == 1 ? "" : "s",
+             has_kernels ? "" : ", but this build has no kernels for it");
 }
 
 /* The driver backs an allocation when it is first written, so that Sysman alone would promise it twice. */
@@ -144,6 +147,11 @@ static uint64_t xpu_free_bytes(const lw_device *device)
 static void xpu_read_counts(const lw_device *device, lw_device_counts *counts)
 {
     *counts = device->counts;
+}
+
+static bool xpu_goes_ahead(const lw_device *device)
+{
+    return !device->off[LW_XPU_SWITCH_ahead];
 }
 
 static uint64_t xpu_page_bytes(const lw_device *device, const lw_plan *plan, uint32_t group)
@@ -326,29 +334,43 @@ static lw_status entry_append(lw_exec *exec, uint32_t entry, const lw_batch *bat
     exec->entry = entry;
     memset(exec->logits_here, 0, exec->wanted_max * sizeof *exec->logits_here);
     status = lw__xpu_run_entry(exec, entry, d);
-    exec->has_best = batch->best && exec->wanted_count > 0;
-    if (status == LW_OK && exec->has_best)
+    if (status == LW_OK && batch->best && exec->wanted_count > 0)
         status = lw__xpu_best_launch(exec, entry == LW_ENTRY_HEAD, d);
     if (status != LW_OK) return status;
     return lw__xpu_tape_run(exec, batch->row_count <= LW_XPU_RECORD_ROWS_MAX, d);
 }
 
+/* Marks the end of what was appended; it has a ticket then. */
+static lw_status submission_end(lw_exec *exec, const lw_xpu_submission *submission, lw_ticket *ticket,
+                                lw_diag *d)
+{
+    const uint32_t mark = (exec->submitted + 1) % LW_XPU_MARKS;
+    const lw_status status = lw__xpu_mark(exec->device, mark, d);
+    if (status != LW_OK) return status;
+    exec->submissions[mark] = *submission;
+    *ticket = ++exec->submitted;
+    return LW_OK;
+}
+
 static lw_status xpu_submit(lw_exec *exec, uint32_t entry, const lw_batch *batch, lw_ticket *ticket,
                             lw_diag *d)
 {
+    LW_ASSERT(exec->submitted - exec->waited < LW_BATCHES_OPEN_MAX);
     exec->chain_count = 0;
     lw_status status = entry_append(exec, entry, batch, 0, d);
-    if (status == LW_OK && exec->has_best) status = lw__xpu_best_fetch(exec, 1, d);
-    if (status == LW_OK) *ticket = ++exec->submitted;
-    return status;
+    const lw_xpu_submission submission = { .wanted_count = exec->wanted_count,
+                                           .has_best = batch->best && exec->wanted_count > 0 };
+    if (status == LW_OK && submission.has_best)
+        status = lw__xpu_best_fetch(exec, exec->submitted + 1, 1, d);
+    return status == LW_OK ? submission_end(exec, &submission, ticket, d) : status;
 }
 
 static lw_status xpu_wait(lw_exec *exec, lw_ticket ticket, lw_diag *d)
 {
     LW_ASSERT(ticket <= exec->submitted);
     if (ticket <= exec->waited) return LW_OK;
-    exec->waited = exec->submitted;
-    return lw__xpu_sync(exec->device, d);
+    exec->waited = ticket;
+    return lw__xpu_mark_wait(exec->device, ticket % LW_XPU_MARKS, ticket == exec->submitted, d);
 }
 
 /* The index-th wanted row, copied when it is first asked for. */
@@ -377,7 +399,8 @@ static lw_status xpu_read_logits(lw_exec *exec, uint32_t index, const float **lo
 static lw_status xpu_read_best(lw_exec *exec, uint32_t index, int32_t *id, lw_diag *d)
 {
     (void)d;
-    LW_ASSERT(exec->waited == exec->submitted && index < exec->wanted_count && exec->has_best);
+    const lw_xpu_submission *submission = &exec->submissions[exec->waited % LW_XPU_MARKS];
+    LW_ASSERT(index < submission->wanted_count && submission->has_best);
     *id = lw__xpu_best_id(exec, 0, index);
     return LW_OK;
 }
@@ -393,7 +416,7 @@ static lw_status chain_append(lw_exec *exec, lw_diag *d)
         lw_chain_walk_on(&exec->walk);
     }
     exec->chain_steps = exec->walk.step;
-    return lw__xpu_best_fetch(exec, exec->chain_steps, d);
+    return lw__xpu_best_fetch(exec, exec->submitted + 1, exec->chain_steps, d);
 }
 
 /* The host draws, and the device waits for it after each step. */
@@ -414,16 +437,15 @@ static lw_status chain_walk(lw_exec *exec, lw_diag *d)
 
 static lw_status xpu_submit_chain(lw_exec *exec, const lw_chain *chain, lw_ticket *ticket, lw_diag *d)
 {
+    LW_ASSERT(exec->submitted == exec->waited);
     const bool walks = chain->draw != NULL || exec->device->off[LW_XPU_SWITCH_chain];
     exec->chain_count = 0;
     lw_chain_walk_begin(&exec->walk, chain);
-    const lw_status status = walks ? chain_walk(exec, d) : chain_append(exec, d);
+    lw_status status = walks ? chain_walk(exec, d) : chain_append(exec, d);
     exec->wanted_count = 0;
-    exec->has_best = false;
-    if (status != LW_OK) return status;
-    exec->chain_count = chain->row_count;
-    *ticket = ++exec->submitted;
-    return LW_OK;
+    if (status == LW_OK) status = submission_end(exec, &(lw_xpu_submission){ .has_best = false }, ticket, d);
+    if (status == LW_OK) exec->chain_count = chain->row_count;
+    return status;
 }
 
 static lw_status xpu_read_chain(lw_exec *exec, uint32_t row, const int32_t **tokens, lw_diag *d)
@@ -462,6 +484,7 @@ const lw_device_table lw_device_xpu = {
     .describe = xpu_describe,
     .facts = lw__xpu_facts,
     .free_bytes = xpu_free_bytes,
+    .goes_ahead = xpu_goes_ahead,
     .read_counts = xpu_read_counts,
     .page_bytes = xpu_page_bytes,
     .scratch_bytes = xpu_scratch_bytes,

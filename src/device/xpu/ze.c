@@ -2,8 +2,10 @@
 #include "device/xpu/ze.h"
 
 #include <dlfcn.h>
+#include <glob.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <unistd.h>
 
 typedef struct result_text {
     lw_ze_result result;
@@ -31,7 +33,7 @@ enum { RESULT_TEXTS = sizeof result_texts / sizeof result_texts[0] };
 
 lw_status lw_ze_fail(lw_diag *d, lw_ze_result result, const char *format, ...)
 {
-    char what[256];
+    char what[512];
     va_list args;
     va_start(args, format);
     vsnprintf(what, sizeof what, format, args);
@@ -64,6 +66,43 @@ static const char *entries_resolve(lw_ze *ze)
     return missing;
 }
 
+bool lw_ze_is_wsl(const char *folder)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/dxg", folder);
+    return access(path, F_OK) == 0;
+}
+
+void lw_ze_hint(const char *folder, char text[LW_ZE_HINT_BYTES])
+{
+    char pattern[128];
+    glob_t nodes;
+    snprintf(pattern, sizeof pattern, "%s/dri/renderD*", folder);
+    const bool has_nodes = glob(pattern, 0, NULL, &nodes) == 0;
+    size_t open = 0;
+    while (has_nodes && open < nodes.gl_pathc && access(nodes.gl_pathv[open], R_OK | W_OK) != 0) open++;
+    snprintf(pattern, sizeof pattern, "%s/dxg", folder);
+    const bool is_wsl = lw_ze_is_wsl(folder);
+    if (!has_nodes && !is_wsl) {
+        snprintf(
+            text, LW_ZE_HINT_BYTES,
+            "there is no %s/dri/renderD*, so that this machine has no GPU, or its kernel no driver for it",
+            folder);
+    } else if (has_nodes && open == nodes.gl_pathc) {
+        snprintf(text, LW_ZE_HINT_BYTES,
+                 "this user may not open %.120s: group render may (sudo usermod -aG render USER, then log in "
+                 "again)",
+                 nodes.gl_pathv[0]);
+    } else {
+        snprintf(
+            text, LW_ZE_HINT_BYTES,
+            "%.120s is there, so that either Intel's compute runtime is not installed, or too old for this "
+            "GPU, or the GPU is not Intel's (docs/xpu.md names packages)",
+            has_nodes ? nodes.gl_pathv[open] : pattern);
+    }
+    if (has_nodes) globfree(&nodes);
+}
+
 lw_status lw_ze_open(lw_ze *ze, const char *path, lw_diag *d)
 {
     if (path == NULL || path[0] == '\0') path = LW_ZE_LOADER_USUAL;
@@ -71,8 +110,8 @@ lw_status lw_ze_open(lw_ze *ze, const char *path, lw_diag *d)
     if (ze->library == NULL) {
         const char *why = dlerror();
         return lw_fail(d, LW_UNSUPPORTED,
-                       "Level Zero's loader cannot be opened: %s; Debian's package libze1 has it, and "
-                       "LANEWISE_ZE_LOADER names another",
+                       "Level Zero's loader cannot be opened: %s; the package libze1 has it (Debian, Ubuntu; "
+                       "others stand in docs/xpu.md), and LANEWISE_ZE_LOADER names another",
                        why != NULL ? why : path);
     }
     const char *missing = entries_resolve(ze);
@@ -84,8 +123,7 @@ lw_status lw_ze_open(lw_ze *ze, const char *path, lw_diag *d)
     const lw_ze_result result = ze->zeInit(LW_ZE_INIT_FLAG_GPU_ONLY);
     if (result == LW_ZE_RESULT_SUCCESS) return LW_OK;
     lw_ze_close(ze);
-    return lw_ze_fail(d, result,
-                      "no device (it takes an Intel GPU, its driver and access to /dev/dri/renderD*): "
-                      "zeInit of %s",
-                      path);
+    char hint[LW_ZE_HINT_BYTES];
+    lw_ze_hint("/dev", hint);
+    return lw_ze_fail(d, result, "no device: %s: zeInit of %s", hint, path);
 }

@@ -62,3 +62,13 @@ LW_KERNEL(best_rows, lw_xpu_best_args)
     /* A row that draws nothing still has to go on: its chain is of no use. */
     if (a.next != 0) ((global int *)a.next)[row] = best.is_bad != 0 ? 0 : (int)best.id;
 }
+
+/* An item is one row. One whose token there is none of still has to go on: it is of no use. */
+LW_KERNEL(take_drawn, lw_xpu_drawn_args)
+{
+    const size_t row = get_global_id(0);
+    global int *tokens = (global int *)a.tokens;
+    if (row >= a.rows || tokens[row] >= 0) return;
+    const int drawn = ((const global int *)a.ids)[-1 - tokens[row]];
+    tokens[row] = drawn < 0 ? 0 : drawn;
+}

@@ -39,7 +39,12 @@ static inline uint low_bits(uint bits)
 static inline uint8 plane_codes(const global uint *words, uint at, uint bits)
 {
     const uint8 order = (uint8)(0, 1, 2, 3, 4, 5, 6, 7);
-    if (bits <= 4) {
+    if (bits == 4) {
+        const uint word = words[at * LW_XPU_LANES];
+        const uchar4 even = as_uchar4(word & 0x0F0F0F0Fu), odd = as_uchar4(word >> 4 & 0x0F0F0F0Fu);
+        return (uint8)(even.x, odd.x, even.y, odd.y, even.z, odd.z, even.w, odd.w);
+    }
+    if (bits < 4) {
         const uint per_word = 4 / bits,
                    word = words[at / per_word * LW_XPU_LANES] >> at % per_word * 8 * bits;
         return (uint8)(word) >> order * bits & (1u << bits) - 1;

@@ -32,6 +32,12 @@ static inline float affine_to_odd(float a, float b, float c)
     return sum_to_odd(sum, sum_to_odd(lost, fma(a, b, -both)));
 }
 
+static inline float quotient_to_odd(float a, float b)
+{
+    const float quotient = a / b, rest = fma(-quotient, b, a);
+    return to_odd(quotient, b < 0.0f ? -rest : rest);
+}
+
 /* The k-th code of a plane. */
 static inline uint plane_code(const global uint *words, uint k, uint bits, uint is_paired)
 {
@@ -55,12 +61,15 @@ LW_KERNEL(embed, lw_xpu_embed_args)
     if (low < w->bits) code |= plane_code(words, k, w->bits - low, a.is_paired) << low;
     const float value =
         w->map == LW_XPU_MAP_TABLE16 ? ((const global float *)w->table)[code] : code_value(code, w->map);
-    global ushort *y = (global ushort *)a.y + row * a.y_stride + col;
-    if (w->scale_type == LW_XPU_SCALE_NONE) {
-        *y = w->map == LW_XPU_MAP_BF16 ? (ushort)code : bf_of(value);
-        return;
-    }
-    const affine of = affine_load(w, w->scales, group * LW_XPU_LANES + lane);
-    *y = bf_of(w->has_bias ? affine_to_odd(of.scale, value, of.bias)
-                           : product_to_odd(of.scale, value + w->bias_per_scale));
+    const bool is_scaled = w->scale_type != LW_XPU_SCALE_NONE;
+    affine of = { 1.0f, 0.0f };
+    if (is_scaled) of = affine_load(w, w->scales, group * LW_XPU_LANES + lane);
+    float out = value;
+    if (is_scaled && w->has_bias) out = affine_to_odd(of.scale, value, of.bias);
+    else if (is_scaled) out = product_to_odd(of.scale, value + w->bias_per_scale);
+    /* Where a global scale follows, that product is exact: nothing made it odd. */
+    if (a.global_kind == LW_XPU_GLOBAL_MULTIPLIES) out = product_to_odd(out, a.factor);
+    if (a.global_kind == LW_XPU_GLOBAL_DIVIDES) out = quotient_to_odd(out, a.factor);
+    const bool is_stored = w->map == LW_XPU_MAP_BF16 && a.global_kind == LW_XPU_GLOBAL_NONE;
+    ((global ushort *)a.y)[row * a.y_stride + col] = is_stored ? (ushort)code : bf_of(out);
 }

@@ -1,5 +1,5 @@
 /* Ops that run as one launch: the very steps of each, its roundings too. */
-#include "device/xpu/kernels/lw_xpu.h"
+#include "device/xpu/kernels/kv_int8.h"
 #include "device/xpu/kargs_fused.h"
 
 /* What stands at column i of the row that is normed. */
@@ -72,7 +72,8 @@ static inline void head_store(const lw_xpu_past past, const lw_xpu_head_part *p,
 LW_KERNEL(heads, lw_xpu_heads_args)
 {
     local float squares[LW_XPU_TILE];
-    local ushort kept[LW_XPU_HEAD_DIM_MAX];
+    local ushort kept[LW_XPU_HEAD_DIM_MAX], keys[LW_XPU_HEAD_DIM_MAX];
+    local uint sizes[LW_XPU_TILE];
     const uint item = get_local_id(0), group = get_group_id(0);
     const size_t row = get_group_id(1);
     const bool is_plain = group < a.plain.heads;
@@ -98,7 +99,11 @@ LW_KERNEL(heads, lw_xpu_heads_args)
             const float sine = ((const global float *)a.sines)[row * a.half_dim + pair];
             turned = roped(left, right, cosine, sine, i < a.half_dim);
         }
-        if (p.v != 0) head_store(a.past, &p, head, a.head_dim, i, turned);
+        if (p.v != 0 && a.is_int8) keys[i] = turned;
+        else if (p.v != 0) head_store(a.past, &p, head, a.head_dim, i, turned);
         else ((global ushort *)p.y)[row * p.y_stride + head * a.head_dim + i] = turned;
     }
+    if (p.v == 0 || !a.is_int8) return;
+    const global ushort *v = (const global ushort *)p.v + row * p.v_stride + head * a.head_dim;
+    int8_store(a.past, head, a.head_dim, sizes, keys, v);
 }

@@ -1,5 +1,5 @@
 /* Kernels that read or write a lane's pages: keys and values, tails of convolutions, attention. */
-#include "device/xpu/kernels/lw_xpu.h"
+#include "device/xpu/kernels/kv_int8.h"
 
 /* An item is a pair of columns. */
 LW_KERNEL(kv_store, lw_xpu_kv_args)
@@ -19,11 +19,24 @@ LW_KERNEL(kv_store, lw_xpu_kv_args)
     values[at * a.head_dim + 2 * i + 1] = v[1];
 }
 
+/* A work-group of 64 items is one head of one row. */
+LW_KERNEL(kv_store_int8, lw_xpu_kv_args)
+{
+    local uint sizes[LW_XPU_TILE];
+    local ushort kept[LW_XPU_HEAD_DIM_MAX];
+    const uint head = get_group_id(0);
+    const size_t row = get_group_id(1);
+    const global ushort *k = (const global ushort *)a.k + row * a.k_stride + head * a.head_dim;
+    const global ushort *v = (const global ushort *)a.v + row * a.v_stride + head * a.head_dim;
+    for (uint i = get_local_id(0); i < a.head_dim; i += LW_XPU_TILE) kept[i] = k[i];
+    int8_store(a.past, head, a.head_dim, sizes, kept, v);
+}
+
 /* What the items of a work-group share. */
 typedef struct shared {
     float q[LW_XPU_HEAD_DIM_MAX];
     float weights[LW_XPU_TILE];        /* of a tile's keys */
-    float tree[LW_XPU_TILE];
+    float tree[LW_XPU_TILE];           /* of a maximum; then weights times the scales of int8 values */
     ulong values[LW_XPU_TILE];         /* where the value of each key lies */
 } shared;
 
@@ -56,14 +69,40 @@ static inline float score(const lw_xpu_attend_args *a, const local shared *s, ul
     return sum * a->scale;
 }
 
-/* Keys [begin, end] of one tile, each an item, continue r. */
-static inline void tile_run(const lw_xpu_attend_args *a, local shared *s, uint begin, uint end, running *r)
+static inline float score_int8(const lw_xpu_attend_args *a, const local shared *s, ulong keys, float scale)
+{
+    const global uint *k = (const global uint *)keys;
+    float sum = 0.0f;
+    for (uint i = 0; i < a->head_dim / 4; i++) {
+        const uint codes = k[i * LW_XPU_TILE];
+        for (uint j = 0; j < 4; j++) sum = fma(s->q[4 * i + j], int8_of(codes, j), sum);
+    }
+    return sum * scale * a->scale;
+}
+
+/* Column col of a key's value, as a page keeps it. */
+static inline float value_load(ulong value, uint col, bool is_int8)
+{
+    if (is_int8) return (float)((const global char *)value)[col];
+    return bf_load((const global ushort *)value, col);
+}
+
+/* Keys [begin, end] of one tile, each an item, continue r; is_int8 is a constant where this is called. */
+static inline void tile_run(const lw_xpu_attend_args *a, local shared *s, uint begin, uint end, running *r,
+                            bool is_int8)
 {
     const uint item = get_local_id(0), first = begin / LW_XPU_TILE * LW_XPU_TILE, key = first + item;
     const uint head_kv = get_group_id(0) / (a->heads / a->heads_kv);
     const bool seen = key >= begin && key <= end;
-    float mine = -INFINITY;
-    if (seen) {
+    float mine = -INFINITY, value_scale = 0.0f;
+    if (seen && is_int8) {
+        const lw_xpu_place place = place_of(a->past, get_group_id(1));
+        const uint slot = slot_of(a->past, place, key), at = slot % LW_XPU_TILE;
+        const int8_head head = int8_head_at(page_of(a->past, place, slot), head_kv, a->head_dim);
+        s->values[item] = head.values + (size_t)at * a->head_dim;
+        value_scale = ((const global float *)head.value_scales)[at];
+        mine = score_int8(a, s, head.keys + at * 4, ((const global float *)head.key_scales)[at]);
+    } else if (seen) {
         const lw_xpu_place place = place_of(a->past, get_group_id(1));
         const uint slot = slot_of(a->past, place, key), at = slot % LW_XPU_TILE;
         const size_t head_bytes = (size_t)LW_XPU_TILE * a->head_dim * 4;
@@ -72,8 +111,13 @@ static inline void tile_run(const lw_xpu_attend_args *a, local shared *s, uint b
         mine = score(a, s, head + at * 4);
     }
     const float max = fmax(r->max, tree_max(s, item, mine));
-    s->weights[item] = seen ? exp_of(mine - max) : 0.0f;
+    const float weight = seen ? exp_of(mine - max) : 0.0f;
+    /* All have read the maximum before the tree holds something else. */
+    if (is_int8) barrier(CLK_LOCAL_MEM_FENCE);
+    s->weights[item] = weight;
+    if (is_int8) s->tree[item] = weight * value_scale;
     barrier(CLK_LOCAL_MEM_FENCE);
+    const local float *by = is_int8 ? s->tree : s->weights;
     const float fade = exp_of(r->max - max);
     r->max = max;
     r->sum *= fade;
@@ -83,7 +127,7 @@ static inline void tile_run(const lw_xpu_attend_args *a, local shared *s, uint b
         if (col >= a->head_dim) continue;
         float out = r->out[d] * fade;
         for (uint j = begin - first; j <= end - first; j++)
-            out = fma(s->weights[j], bf_load((const global ushort *)s->values[j], col), out);
+            out = fma(by[j], value_load(s->values[j], col, is_int8), out);
         r->out[d] = out;
     }
     /* The next tile writes what this one still reads. */
@@ -107,17 +151,16 @@ static inline running running_begin(void)
 }
 
 /* A work-group of 64 items is one head of one row. */
-LW_KERNEL(attend, lw_xpu_attend_args)
+static inline void attend_row(const lw_xpu_attend_args *a, local shared *s, bool is_int8)
 {
-    local shared s;
     const uint item = get_local_id(0), head = get_group_id(0);
     const size_t row = get_group_id(1);
-    const uint position = place_of(a.past, row).position;
-    const uint past_window = a.window != 0 && position >= a.window ? position - a.window + 1 : 0;
-    const uint first = max(a.first, past_window);
-    const global ushort *q = (const global ushort *)a.q + row * a.q_stride + head * a.head_dim;
-    global ushort *y = (global ushort *)a.y + row * a.y_stride + head * a.head_dim;
-    for (uint i = item; i < a.head_dim; i += LW_XPU_TILE) s.q[i] = bf_load(q, i);
+    const uint position = place_of(a->past, row).position;
+    const uint past_window = a->window != 0 && position >= a->window ? position - a->window + 1 : 0;
+    const uint first = max(a->first, past_window);
+    const global ushort *q = (const global ushort *)a->q + row * a->q_stride + head * a->head_dim;
+    global ushort *y = (global ushort *)a->y + row * a->y_stride + head * a->head_dim;
+    for (uint i = item; i < a->head_dim; i += LW_XPU_TILE) s->q[i] = bf_load(q, i);
     barrier(CLK_LOCAL_MEM_FENCE);
     running all = running_begin();
     for (uint chunk = first / LW_XPU_CHUNK; first <= position && chunk <= position / LW_XPU_CHUNK; chunk++) {
@@ -126,7 +169,7 @@ LW_KERNEL(attend, lw_xpu_attend_args)
         const uint last = min(position, chunk * LW_XPU_CHUNK + LW_XPU_CHUNK - 1);
         while (key <= last) {
             const uint end = min(last, key / LW_XPU_TILE * LW_XPU_TILE + LW_XPU_TILE - 1);
-            tile_run(&a, &s, key, end, &r);
+            tile_run(a, s, key, end, &r, is_int8);
             key = end + 1;
         }
         if (chunk == first / LW_XPU_CHUNK) all = r;
@@ -134,8 +177,20 @@ LW_KERNEL(attend, lw_xpu_attend_args)
     }
     for (uint d = 0; d < DIMS; d++) {
         const uint col = item + d * LW_XPU_TILE;
-        if (col < a.head_dim) y[col] = bf_of(first <= position ? all.out[d] / all.sum : 0.0f);
+        if (col < a->head_dim) y[col] = bf_of(first <= position ? all.out[d] / all.sum : 0.0f);
     }
+}
+
+LW_KERNEL(attend, lw_xpu_attend_args)
+{
+    local shared s;
+    attend_row(&a, &s, false);
+}
+
+LW_KERNEL(attend_int8, lw_xpu_attend_args)
+{
+    local shared s;
+    attend_row(&a, &s, true);
 }
 
 LW_KERNEL(tail_store, lw_xpu_conv_args)

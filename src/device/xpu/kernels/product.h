@@ -57,26 +57,26 @@ static inline float8 octet_values(const product *p, uint8 codes, uint map)
 #undef OF_MAP
 }
 
-/* The first count, fewer than eight, of what stands at x; zeros behind them. */
-static inline uint4 x_load_some(const global uint *x, uint count)
-{
-    uint4 some = 0;
-    some.x = x[0];
-    if (count > 2) some.y = x[1];
-    if (count > 4) some.z = x[2];
-    if (count > 6) some.w = x[3];
-    const uint4 last = (uint4)(0, 2, 4, 6) + 1;
-    return some & select((uint4)0xFFFFFFFFu, (uint4)0xFFFFu, last == (uint4)count);
-}
-
-/* A chain over eight neighbouring columns of a row of x; a row begins at an even column. */
-static inline float octet_dot(const product *p, float8 values, uint x_row, uint k, float dot)
+/* Eight neighbouring columns of a row of x, from column k on; a row begins at an even column. Past a row's
+ * last one stands anything: memory of activations is longer than they are, so that it can be read. */
+static inline uint4 x_load(const product *p, uint x_row, uint k)
 {
     const lw_xpu_linear_args *a = p->args;
-    const uint left = a->weight.cols - k;
-    const global uint *from =
-        (const global uint *)((const global ushort *)a->x + (size_t)x_row * a->x_stride + k);
-    const uint4 x = left < 8 ? x_load_some(from, left) : vload4(0, from);
+    const global ushort *x = (const global ushort *)a->x + (size_t)x_row * a->x_stride + k;
+    return vload4(0, (const global uint *)x);
+}
+
+/* Bits of the first count, fewer than eight, of eight columns. */
+static inline uint4 first_columns(uint count)
+{
+    const uint4 last = (uint4)(1, 3, 5, 7);
+    const uint4 some = select((uint4)0, (uint4)0xFFFFu, last == (uint4)count);
+    return select(some, (uint4)0xFFFFFFFFu, last < (uint4)count);
+}
+
+/* A chain over those. */
+static inline float octet_dot(float8 values, uint4 x, float dot)
+{
     dot = fma(values.s0, as_float(x.x << 16), dot);
     dot = fma(values.s1, as_float(x.x & 0xFFFF0000u), dot);
     dot = fma(values.s2, as_float(x.y << 16), dot);
@@ -87,7 +87,16 @@ static inline float octet_dot(const product *p, float8 values, uint x_row, uint 
     return fma(values.s7, as_float(x.w & 0xFFFF0000u), dot);
 }
 
-/* Products of one group with one vector of x or eight; x_rows: where those are. */
+/* Eight columns of four rows. */
+static inline uint16 x_load_four(const product *p, uint4 x_rows, uint k)
+{
+    return (uint16)(x_load(p, x_rows.x, k), x_load(p, x_rows.y, k), x_load(p, x_rows.z, k),
+                    x_load(p, x_rows.w, k));
+}
+
+/* Products of one group with one vector of x, eight times the same, or with eight; x_rows: where those are.
+ * No element of a vector is set alone: Intel's compiler 22.43 takes a loop's sums for one another where some
+ * never change. */
 static inline float8 group_dots(const product *p, uint8 x_rows, uint group, uint rows, uint map, uint bits)
 {
     const lw_xpu_matrix *w = &p->args->weight;
@@ -95,11 +104,23 @@ static inline float8 group_dots(const product *p, uint8 x_rows, uint group, uint
     float8 dots = 0.0f;
     const uint first = group * w->group, count = min(w->group, w->cols - first);
     for (uint at = 0; at * 8 < count; at++) {
-        const float8 values = octet_values(p, octet_codes(words, w->group, at, bits), map);
-#define DOT(i) octet_dot(p, values, x_rows.s##i, first + at * 8, dots.s##i)
-        if (rows == 1) dots.s0 = DOT(0);
-        else dots = (float8)(EIGHT(DOT));
-#undef DOT
+        const float8 v = octet_values(p, octet_codes(words, w->group, at, bits), map);
+        const uint k = first + at * 8, left = w->cols - k;
+        uint16 x = x_load_four(p, rows == 1 ? x_rows.s0000 : x_rows.lo, k);
+        uint16 y = rows == 1 ? x : x_load_four(p, x_rows.hi, k);
+        if (left < 8) {
+            const uint4 here = first_columns(left);
+            x &= (uint16)(here, here, here, here);
+            y &= (uint16)(here, here, here, here);
+        }
+        if (rows == 1) {
+            dots = (float8)(octet_dot(v, x.s0123, dots.s0));
+            continue;
+        }
+        dots.lo = (float4)(octet_dot(v, x.s0123, dots.s0), octet_dot(v, x.s4567, dots.s1),
+                           octet_dot(v, x.s89ab, dots.s2), octet_dot(v, x.scdef, dots.s3));
+        dots.hi = (float4)(octet_dot(v, y.s0123, dots.s4), octet_dot(v, y.s4567, dots.s5),
+                           octet_dot(v, y.s89ab, dots.s6), octet_dot(v, y.scdef, dots.s7));
     }
     return dots;
 }
@@ -113,12 +134,19 @@ static inline float8 group_sums_of(const product *p, uint8 x_rows, uint group, u
 #undef SUM
 }
 
+/* A sub-group is a row of 16 items. Its lanes ask the first of them, so that compilers know that all say the
+ * same: what follows from it, addresses of x above all, is then kept once and not once a lane. */
+static inline uint slice_here(void)
+{
+    return sub_group_broadcast((uint)get_local_id(1), 0);
+}
+
 /* This sub-group's slice, into its place in parts; rows (1 or 8), map and bits are constants of each kernel.
  */
 static inline void slice_run(const product *p, uint8 x_rows, uint rows, uint map, uint bits)
 {
     const lw_xpu_matrix *w = &p->args->weight;
-    const uint lane = get_local_id(0), slice = get_local_id(1);
+    const uint lane = get_local_id(0), slice = slice_here();
     const uint begin = slice * w->slice_groups, end = min(begin + w->slice_groups, w->groups);
     float8 sums = 0.0f;
     for (uint group = begin; group < end; group++) {

@@ -107,7 +107,7 @@ static inline float8 group_add(affine of, bool is_offset, float sums_x, uint fir
 static inline void slice_run_dpas(const product *p, dpas_rows x, uint map, uint bits)
 {
     const lw_xpu_matrix *w = &p->args->weight;
-    const uint lane = get_local_id(0), slice = sub_group_broadcast((uint)get_local_id(1), 0), most = x.most;
+    const uint lane = get_local_id(0), slice = slice_here(), most = x.most;
     const uint begin = slice * w->slice_groups, end = min(begin + w->slice_groups, w->groups);
     const float entry = map == LW_XPU_MAP_TABLE16 ? p->table[lane] : 0.0f;
     const bool is_scaled = bits < 16 && w->scale_type != LW_XPU_SCALE_NONE;

@@ -15,7 +15,6 @@
 #define LW_XPU_FORM(name, map, bits) \
     LINEARS(dpas_linears_##name, 1, LW_XPU_MAP_##map, bits, RUN_DPAS) \
     LINEARS(dpas_linears_##name##_rows, LW_XPU_ROWS, LW_XPU_MAP_##map, bits, RUN_DPAS) \
-    LINEARS(dpas_linears_##name##_many, LW_XPU_ROWS_MANY, LW_XPU_MAP_##map, bits, RUN_DPAS) \
     SWIGLU(dpas_swiglu_##name, 1, LW_XPU_MAP_##map, bits, RUN_DPAS) \
     SWIGLU(dpas_swiglu_##name##_rows, LW_XPU_ROWS, LW_XPU_MAP_##map, bits, RUN_DPAS) \
     SWIGLU(dpas_swiglu_##name##_many, LW_XPU_ROWS_MANY, LW_XPU_MAP_##map, bits, RUN_DPAS)
