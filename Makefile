@@ -79,6 +79,7 @@ CPU_HAS := $(shell grep -sm1 ^flags /proc/cpuinfo)
 has_all = $(if $(filter-out $(CPU_HAS),$(1)),,yes)
 ISAS := generic $(if $(call has_all,avx2 fma f16c),avx2) \
     $(if $(call has_all,avx512f avx512bw avx512dq avx512vl),avx512f) \
+    $(if $(call has_all,avx512f avx512bw avx512dq avx512vl avx512_vnni),avx512vnni) \
     $(if $(call has_all,avx512f avx512bw avx512dq avx512vl avx512_bf16),avx512bf16)
 # ---------------------------------------------------------------- build
 .PHONY: help all test check programs asan tsan nightly fuzz replay deps demo bench bench-quick install \
@@ -105,14 +106,7 @@ $(BUILD)/liblanewise.so: $(LIB_OBJECTS)
 	@$(CC) -shared $(LD_FLAGS) -Wl,-soname,$(@F).0 -Wl,--no-undefined,-z,nodelete -o $@ $^ $(LIBS)
 	@ln -sf $(@F) $@.0
 
-# Flags of one instruction set stand only on the files of its folder; the choice is made at run time.
-# The kernels are written for the vectoriser; it does not change any sum without fast-math.
-AVX512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mf16c
-$(OUT)/src/device/cpu/%.o: private OPT := -O3 -g1
-$(OUT)/src/device/cpu/avx2/%.o: private ISA := -mavx2 -mfma -mf16c
-$(OUT)/src/device/cpu/avx512/%.o: private ISA := $(AVX512)
-$(OUT)/src/device/cpu/avx512bf16/%.o: private ISA := $(AVX512) -mavx512bf16
-
+include src/device/cpu/cpu.mk
 $(OUT)/%.o: %.c $(OUT)/.flags Makefile
 	@mkdir -p $(@D)
 	@echo "  CC $<"

@@ -79,6 +79,8 @@ typedef struct lw_model_options {
     const char *xpu_kernels;      /* xpu: a module of its kernels; NULL: those of this build */
     const char *xpu_images;       /* xpu: the folder that keeps kernels as its driver built them; NULL: built
                                      at each open */
+    bool act_int8;                /* activations enter linears in int8, where weights are integer codes:
+                                     prompts are faster; replies are other ones, as equal among themselves */
     bool kv_int8;                 /* keys and values are kept in int8: about half the memory a token; replies
                                      are other ones, and as equal among themselves */
 } lw_model_options;
@@ -116,6 +118,7 @@ typedef struct lw_model_facts {
     size_t end_id_count;
     lw_sampling_options sampling;
     const char *think_open, *think_close; /* added tokens around reasoning; NULL if the vocabulary has none */
+    const char *activations;      /* how they enter linears whose weights are integer codes: "bf16", "int8" */
     const char *kv;               /* how keys and values are kept: "bf16", "int8" */
     uint64_t kv_bytes;            /* of the keys and values of one token, over all layers */
 } lw_model_facts;

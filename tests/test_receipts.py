@@ -59,7 +59,7 @@ def check_receipts(report, laws):
             assert equal == asked >= 4, receipt
 
 
-@pytest.mark.parametrize("options", [[], ["--kv-int8"]], ids=["plain", "int8-kv"])
+@pytest.mark.parametrize("options", [[], ["--kv-int8"], ["--act-int8"]], ids=["plain", "int8-kv", "int8-activations"])
 @pytest.mark.parametrize("model", MODELS, ids=os.path.basename)
 def test_a_shipped_model_keeps_every_law(model, options):
     done = lanewise("receipts", model, "--quick", "--json", "--threads", "1", *options)

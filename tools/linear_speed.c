@@ -1,5 +1,5 @@
 /* Speed of the linear op: one shape, every row count asked for, beside a read-bandwidth probe of the same
- *   process. linear_speed [isa] [rows-out] [cols-in] [bits] [group] [threads] [row counts...]
+ *   process. linear_speed [--act-int8] [isa] [rows-out] [cols-in] [bits] [group] [threads] [row counts...]
  * Prints, per row count, GB/s of weight bytes and their share of the probe, GMAC/s and their share of what
  * the multiply-add of that instruction set does on as many threads, and the cost in single rows. Every figure
  * is a median; the row counts and the probes take turns, so that a busy machine slows all alike.
@@ -88,9 +88,11 @@ static double time_rows(lw_pool *pool, job *j, uint32_t rows, double work)
     return (double)(now_ns(pool) - begin) * 1e-9 / calls;
 }
 
-static lw_cpu_weight *weight_of(const lw_cpu_kernels *kernels, uint32_t rows, uint32_t cols, uint32_t bits,
-                                uint32_t group, lw_pool *pool)
+/* shape: outputs, inputs, bits of a code, columns of a group. */
+static lw_cpu_weight *weight_of(const lw_cpu_kernels *kernels, const uint32_t shape[4], bool x_int8,
+                                lw_pool *pool)
 {
+    const uint32_t rows = shape[0], cols = shape[1], bits = shape[2], group = shape[3];
     const size_t code_bytes = (size_t)rows * cols / 8 * bits, scale_bytes = (size_t)rows * (cols / group) * 2;
     uint8_t *const codes = malloc(code_bytes), *const scales = malloc(scale_bytes);
     if (codes == NULL || scales == NULL) return NULL;
@@ -106,7 +108,7 @@ static lw_cpu_weight *weight_of(const lw_cpu_kernels *kernels, uint32_t rows, ui
         .name = "speed", .stack_count = 1, .rows = rows, .cols = cols,
         .map = dense ? LW_MAP_BF16 : LW_MAP_INTEGER,
         .code_bits = bits, .group = dense ? 0 : group, .scale_type = LW_DTYPE_BF16, .has_bias = !dense,
-        .global_scale = 1.0f, .codes = &code, .scales = &scale, .biases = &scale,
+        .global_scale = 1.0f, .x_int8 = x_int8 && !dense, .codes = &code, .scales = &scale, .biases = &scale,
     };
     lw_diag d;
     lw_cpu_weight *out;
@@ -159,6 +161,8 @@ static void report(lw_pool *pool, job *j, const uint32_t *counts, int count)
 
 int main(int argc, char **argv)
 {
+    const bool x_int8 = argc > 1 && strcmp(argv[1], "--act-int8") == 0;
+    if (x_int8) argc--, argv++;
     const char *const isa = argc > 1 ? argv[1] : "avx2";
     uint32_t numbers[5] = { 2048, 2048, 4, 64, 1 }, counts[COUNTS_MAX] = { 1, 2, 4, 8, 16, 64 };
     int count = 6;
@@ -177,7 +181,7 @@ int main(int argc, char **argv)
     if (j.kernels == NULL) return fprintf(stderr, "this CPU has no %s\n", isa), 1;
     if (lw_pool_open(numbers[4], j.kernels->thread_setup, &pool, &d) != LW_OK)
         return fprintf(stderr, "%s\n", d.text), 1;
-    lw_cpu_weight *const weight = weight_of(j.kernels, numbers[0], numbers[1], numbers[2], numbers[3], pool);
+    lw_cpu_weight *const weight = weight_of(j.kernels, numbers, x_int8, pool);
     uint8_t *const probe = lw_huge_make(PROBE_BYTES);
     lw_bf16 *const x = malloc((size_t)rows_max * numbers[1] * sizeof *x);
     lw_bf16 *const y = malloc((size_t)rows_max * numbers[0] * sizeof *y);
@@ -187,7 +191,7 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < (size_t)rows_max * numbers[1]; i++)
         x[i] = lw_bf16_of_float((float)(i % 17) - 8.0f);
     j.probe = probe;
-    j.peak = linear_peak_of(isa);
+    j.peak = linear_peak_of(isa, x_int8);
     j.args = (lw_cpu_linear_args){ .weight = weight, .x = x, .x_stride = numbers[1], .y = y,
         .y_stride = numbers[0],
                                    .prepared = prepared };

@@ -48,6 +48,7 @@ static lw_status engine_open(lw__lanes *lanes, const lw_model *model, lw_diag *d
         .cache_bytes = options->cache_bytes < 0 ? LW_ADMIT_CACHE_AUTO : (uint64_t)options->cache_bytes,
         .memory_bytes = options->memory_bytes,
         .head = head_drafts(options) > 0,
+        .act_int8 = options->act_int8,
         .kv_int8 = options->kv_int8,
         .progress = { .step = options->progress, .context = options->progress_context },
     };

@@ -110,6 +110,7 @@ static void facts_fill(lw_model *model, const lw_family *family)
     facts->end_ids = model->end_ids;
     facts->end_id_count = model->end_id_count;
     facts->sampling = model->sampling;
+    facts->activations = model->options.act_int8 ? "int8" : "bf16";
     facts->kv = model->options.kv_int8 ? "int8" : "bf16";
     facts->kv_bytes = lw_plan_kv_bytes(plan);
     facts->think_open = model->think_open_id >= 0 ? "<think>" : NULL;

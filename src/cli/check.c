@@ -18,7 +18,7 @@ static const char check_summary[] =
     "Compares the forward with MODEL/ref64.safetensors: per layer, how far our rows lie from double\n"
     "precision against how far a bf16 run of the reference code lies from it; logits; the greedy tokens,\n"
     "the reference's own fed; which experts are chosen; and the draft head. Exit code 1 where a rule is\n"
-    "broken, saying which.\n"
+    "broken, saying which. With --act-int8 that run rounds what enters linears to int8 as well.\n"
     "--ops needs no model: it runs every op of the device with random numbers, alone and in company, which\n"
     "must be the same bits, and against the cpu's generic kernels; a planted mistake has to show. With a\n"
     "MODEL too, its references, if it has them, and `receipts MODEL --quick` follow.";
@@ -47,14 +47,14 @@ static void judge_layer(const lw_check *check, uint32_t plane, json_t *list)
         return;
     }
     if (!(pooled <= LW_CHECK_POOLED_MAX)) {
-        broken(list, "layer %u: distance over bf16 gap is %.3f pooled; the limit is %.2f", layer, pooled,
+        broken(list, "layer %u: distance over the gap is %.3f pooled; the limit is %.2f", layer, pooled,
                LW_CHECK_POOLED_MAX);
     }
     for (uint32_t j = 0; j < LW_CHECK_PROMPTS; j++) {
         if (check->ref.prompts[j].row_count < LW_CHECK_ROWS_MIN) continue;
         const double ratio = lw_check_ratio(check, plane, j);
         if (ratio <= LW_CHECK_PROMPT_MAX) continue;
-        broken(list, "layer %u: distance over bf16 gap is %.3f for prompt p%u; the limit is %.2f", layer,
+        broken(list, "layer %u: distance over the gap is %.3f for prompt p%u; the limit is %.2f", layer,
                ratio, j, LW_CHECK_PROMPT_MAX);
     }
 }
@@ -94,7 +94,7 @@ static void judge_head(const lw_check *check, json_t *list)
         if (ratio <= LW_CHECK_DRAFT_MAX) continue;
         broken(
             list,
-            "draft head: distance over the last layer's bf16 gap is %.3f for prompt p%u; the limit is %.2f",
+            "draft head: distance over the last layer's gap is %.3f for prompt p%u; the limit is %.2f",
             ratio, j, LW_CHECK_DRAFT_MAX);
     }
     judge_tops(&check->head.drafts, "draft head", list);
@@ -124,7 +124,7 @@ static lw_status compare(lw_check *check, const lw_term *term, const char *dir, 
     char path[LW_PATH_BYTES];
     lw_status status = lw_load_checkpoint(model, dir, d);
     if (status == LW_OK) status = lw_path_join(path, dir, "ref64.safetensors", d);
-    if (status == LW_OK) status = lw_check_ref_read(path, &check->arena, &check->ref, d);
+    if (status == LW_OK) status = lw_check_ref_read(path, load->act_int8, &check->arena, &check->ref, d);
     if (status == LW_OK) status = lw_check_make(check, d);
     if (status == LW_OK) status = lw_load_engine(model, load, term, lw_check_trace(check), d);
     if (status == LW_OK) status = lw_check_experts_make(check, lw_engine_plan(model->engine), d);
@@ -174,13 +174,14 @@ static int check_ops(const lw_term *term, const lw_load_options *load, bool json
 /* What shows the row law on a whole model, with the options that this verb was given. */
 static int check_receipts(const lw_term *term, const char *dir, const lw_load_options *load, bool json)
 {
-    enum { WORDS_MAX = 9 };
+    enum { WORDS_MAX = 10 };
     char *words[WORDS_MAX], threads[32];
     int count = 0;
     snprintf(threads, sizeof threads, "--threads=%u", load->threads);
     words[count++] = (char *)"--quick";
     words[count++] = (char *)"--allow-unshown";
     if (json) words[count++] = (char *)"--json";
+    if (load->act_int8) words[count++] = (char *)"--act-int8";
     if (load->kv_int8) words[count++] = (char *)"--kv-int8";
     if (load->threads > 0) words[count++] = threads;
     if (load->device != NULL) {

@@ -7,7 +7,8 @@
  *    and at most 1.15 for each prompt of at least LW_CHECK_ROWS_MIN stored rows: of fewer, the ratio of two
  *    samples of rounding noise says nothing, and they count in the pool only. Where rows choose experts it is
  *    the ratio of medians: one row that takes another expert at a near tie, here or in the bf16 run,
- *    outweighs all others in a mean.
+ *    outweighs all others in a mean. With --act-int8 the gap is that of a run whose linears round x to int8
+ *    as well: its noise, not bf16's, is then what a right forward has.
  * 3. A row whose experts are not the reference's must be explained by how near the tie is; see
  *    lw_check_flips.
  * 4. The top token is the reference's wherever the reference leads by more than 0.1, in the stored rows and

@@ -20,6 +20,7 @@ static lw_status devices_open(lw_ops_devices *on, const lw_term *term, const lw_
     on->table = lw_device_find(name, &options.which);
     on->cpu_table = lw_device_find("cpu", &none);
     LW_ASSERT(on->cpu_table != NULL);
+    on->act_int8 = load->act_int8;
     if (on->table == NULL)
         return lw_fail(d, LW_NOT_FOUND, "no device \"%s\"; `lanewise devices` lists them", name);
     lw_status status = on->table->open(&options, &on->device, d);

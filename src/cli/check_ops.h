@@ -104,6 +104,7 @@ typedef struct lw_ops_devices {
     lw_device *plain;          /* the same without fusions */
     const lw_device_table *cpu_table;
     lw_device *cpu;            /* generic kernels */
+    bool act_int8;             /* linears take their inputs in int8, where their weights do */
 } lw_ops_devices;
 
 /* A status other than LW_OK: there was no memory, or the cpu failed. What the device does wrong, refusing

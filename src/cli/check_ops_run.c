@@ -286,6 +286,13 @@ static void value_judge(const streams *s, float *got, float *want, lw_ops_result
          (double)row_at(want, s, at.lane, at.position)[at.column], at.worst);
 }
 
+static lw_status plan_make(const lw_ops_devices *on, uint32_t index, lw_ops_plan *p, lw_diag *d)
+{
+    const lw_status status = lw_ops_plan_make(p, index, d);
+    if (status == LW_OK && on->act_int8) lw_plan_take_int8(&p->plan);
+    return status;
+}
+
 /* ---- what is planted ---- */
 
 /* Of the first weight's last row, which one row of one stream is. */
@@ -335,7 +342,7 @@ static lw_status plant_run(const lw_ops_devices *on, uint32_t index, const strea
                            float *buffers[2], lw_ops_result *result, lw_diag *d)
 {
     lw_ops_plan p;
-    lw_status status = lw_ops_plan_make(&p, index, d);
+    lw_status status = plan_make(on, index, &p, d);
     if (status == LW_OK && plant_apply(&p, what)) {
         status = plan_run(s->c, &p, on, buffers[1], d);
         if (status == LW_OK) plant_judge(s, buffers[0], buffers[1], what, result);
@@ -389,7 +396,7 @@ lw_status lw_ops_case_run(const lw_ops_devices *devices, uint32_t index, lw_ops_
     lw_ops_plan p;
     *result = (lw_ops_result){ .worst = NAN };
     lw_arena_init(&arena, ARENA_BYTES_MAX);
-    lw_status status = lw_ops_plan_make(&p, index, d);
+    lw_status status = plan_make(devices, index, &p, d);
     streams *s = lw_arena_take_array(&arena, 1, sizeof *s);
     float *buffers[2] = { NULL, NULL };
     if (status == LW_OK && s != NULL) {

@@ -13,6 +13,7 @@ enum { REF_TOKENS_MAX = 1 << 20 };
 typedef struct reader {
     const lw_safetensors *file;
     const char *path;
+    const char *gap;           /* the tensor of how far the reference lies from itself */
     lw_arena *arena;
     unsigned prompt;
 } reader;
@@ -92,7 +93,7 @@ static lw_status read_prompt(const reader *r, lw_check_ref *ref, lw_diag *d)
     lw_status status = read_ints(r, "ids", &p->id_count, &p->ids, d);
     if (status == LW_OK) status = read_ints(r, "rows", &p->row_count, &p->rows, d);
     if (status == LW_OK) status = read_floats(r, "hidden", 3, &hidden, &p->hidden, d);
-    if (status == LW_OK) status = read_floats(r, "bf16_gap", 2, &gap, &p->gap, d);
+    if (status == LW_OK) status = read_floats(r, r->gap, 2, &gap, &p->gap, d);
     if (status == LW_OK) status = read_floats(r, "logits", 2, &logits, &p->logits, d);
     if (status == LW_OK) status = read_ints(r, "greedy", &p->greedy_count, &p->greedy, d);
     if (status == LW_OK) status = read_floats(r, "margin", 1, &margin, &p->margin, d);
@@ -157,13 +158,14 @@ static lw_status read_drafts(const reader *r, lw_check_ref *ref, lw_diag *d)
     return fits ? LW_OK : misfit(r, d);
 }
 
-lw_status lw_check_ref_read(const char *path, lw_arena *arena, lw_check_ref *out, lw_diag *d)
+lw_status lw_check_ref_read(const char *path, bool act_int8, lw_arena *arena, lw_check_ref *out, lw_diag *d)
 {
     lw_safetensors *file = NULL;
     *out = (lw_check_ref){ .width = 0 };
     lw_status status = lw_safetensors_open(path, &file, d);
     for (unsigned j = 0; j < LW_CHECK_PROMPTS && status == LW_OK; j++) {
-        const reader r = { .file = file, .path = path, .arena = arena, .prompt = j };
+        const reader r = { .file = file, .path = path, .gap = act_int8 ? "int8_gap" : "bf16_gap",
+                           .arena = arena, .prompt = j };
         status = read_prompt(&r, out, d);
         if (status == LW_OK) status = read_choice(&r, out, d);
         if (status == LW_OK) status = read_drafts(&r, out, d);

@@ -11,7 +11,8 @@ typedef struct lw_check_prompt {
     const int32_t *ids;  /* [id_count] */
     const int32_t *rows; /* [row_count]: the prompt rows that are stored, ascending */
     const float *hidden; /* (layer_count + 1, row_count, width): the embedding, then each layer's output */
-    const float *gap;    /* (layer_count + 1, row_count): how far a bf16 run of the reference lies from it */
+    const float *gap;    /* (layer_count + 1, row_count): how far a run of the reference in the precision of
+                            the forward lies from it: in bf16, or with x in int8 too */
     const float *logits; /* (logit_row_count, vocab): of the last stored rows */
     const int32_t *greedy; /* [greedy_count] */
     const float *margin;   /* [greedy_count]: lead of each greedy token over the second */
@@ -28,7 +29,8 @@ typedef struct lw_check_ref {
     bool has_drafts;               /* else there are no draft_hidden and drafts */
 } lw_check_ref;
 
-/* Reads path; everything lives in arena. */
-lw_status lw_check_ref_read(const char *path, lw_arena *arena, lw_check_ref *out, lw_diag *d) LW_MUST_USE;
+/* Reads path, for a forward with act_int8 or without; everything lives in arena. */
+lw_status lw_check_ref_read(const char *path, bool act_int8, lw_arena *arena, lw_check_ref *out, lw_diag *d)
+    LW_MUST_USE;
 
 #endif

@@ -113,7 +113,7 @@ static void print_ratios(const lw_check *check, ratio_fn *ratio, uint32_t plane)
 
 static void print_layers(const lw_check *check)
 {
-    printf("%s of the distance from double precision over that of a bf16 run\n%-9s %8s",
+    printf("%s of the distance from double precision over that of a run in the same precision\n%-9s %8s",
            check->has_experts ? "median" : "mean", "layer", "pooled");
     for (uint32_t j = 0; j < LW_CHECK_PROMPTS; j++) printf("       p%u", j);
     printf("\n%-9s %s\n", "embedding", check->embed_rows_wrong == 0 ? "bit-equal" : "differs");
@@ -156,7 +156,7 @@ static void print_experts(const lw_check *check)
 static void print_head(const lw_check *check)
 {
     if (!check->head.is_there) return;
-    printf("draft: the draft head's outputs, over the last layer's bf16 gap\n");
+    printf("draft: the draft head's outputs, over the last layer's gap\n");
     print_tops("drafts", &check->head.drafts);
     if (check->head.unjudged == 0) return;
     printf("%u other drafts at rows that took other experts, or may have\n", check->head.unjudged);

@@ -15,7 +15,7 @@ static const char devices_summary[] =
 static const char devices_examples[] = "  lanewise devices\n"
                                        "  lanewise devices --json\n";
 
-static const char *const isas[] = { "generic", "avx2", "avx512f", "avx512bf16" };
+static const char *const isas[] = { "generic", "avx2", "avx512f", "avx512vnni", "avx512bf16" };
 enum { ISA_COUNT = sizeof isas / sizeof isas[0] };
 
 static uint64_t memory_bytes(void)

@@ -22,7 +22,7 @@ size_t lw_load_options_table(lw_load_options *load, lw_option table[LW_LOAD_OPTI
         { .name = "isa",
           .value = "X",
           .text = &load->isa,
-          .choices = "generic|avx2|avx512|avx512f|avx512bf16",
+          .choices = "generic|avx2|avx512|avx512f|avx512vnni|avx512bf16",
           .help = "instruction set; default: the best of this CPU" },
         { .name = "device",
           .value = "NAME",
@@ -40,6 +40,9 @@ size_t lw_load_options_table(lw_load_options *load, lw_option table[LW_LOAD_OPTI
           .min = 1,
           .max = CHUNK_ROWS_MAX,
           .help = "prompt rows computed together; changes speed, never the reply" },
+        { .name = "act-int8",
+          .flag = &load->act_int8,
+          .help = "activations enter linears in int8: faster prompts, and other replies" },
         { .name = "kv-int8",
           .flag = &load->kv_int8,
           .help = "keep keys and values in int8: half the memory a token, and other replies" },
@@ -103,6 +106,7 @@ lw_engine_options lw_load_engine_options(const lw_load_options *options, const l
         .chunk_rows = options->chunk,
         .wanted_rows = options->wanted,
         .head = options->head,
+        .act_int8 = options->act_int8,
         .kv_int8 = options->kv_int8,
     };
 }

@@ -18,6 +18,7 @@ typedef struct lw_load_options {
     const char *isa;                  /* NULL: the best */
     bool head;                        /* the draft head too, where the checkpoint has one */
     const char *device;               /* NULL: cpu */
+    bool act_int8;                    /* activations enter linears in int8 */
     bool kv_int8;                     /* keys and values in int8 */
 } lw_load_options;
 
@@ -34,7 +35,7 @@ typedef struct lw_loaded {
 } lw_loaded;
 
 /* Options of every verb that computes, written to table; returns their number. */
-enum { LW_LOAD_OPTIONS_COUNT = 6 };
+enum { LW_LOAD_OPTIONS_COUNT = 7 };
 size_t lw_load_options_table(lw_load_options *load, lw_option table[LW_LOAD_OPTIONS_COUNT]);
 
 /* What a device is opened with; borrows both. */

@@ -127,6 +127,7 @@ static int receipts_model(const receipts_run *run, const char *dir)
         .context = run->load.context,
         .chunk_rows = run->load.chunk,
         .tokens = run->tokens,
+        .act_int8 = run->load.act_int8,
         .kv_int8 = run->load.kv_int8,
     };
     lw_receipt_model *model = lw_receipt_model_make(&options);

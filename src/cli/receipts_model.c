@@ -48,6 +48,7 @@ static lw_status model_turn(void *context, lw_way way, lw_diag *d)
     options.xpu_kernels = m->options->xpu_kernels;
     options.xpu_images = m->options->xpu_images;
     options.context = m->options->context;
+    options.act_int8 = m->options->act_int8;
     options.kv_int8 = m->options->kv_int8;
     options.chunk_rows = way == LW_WAY_CUT ? CUT_ROWS : m->options->chunk_rows;
     /* More drafts than serving would try, right and wrong ones, also where they do not pay. */

@@ -9,6 +9,7 @@ typedef struct lw_receipt_model_options {
     const char *ze_loader, *xpu_kernels, *xpu_images;     /* of the terminal */
     uint32_t threads, context, chunk_rows;   /* 0: the library's own choice */
     uint32_t tokens;                         /* of each reply */
+    bool act_int8;
     bool kv_int8;
 } lw_receipt_model_options;
 

@@ -30,7 +30,7 @@ typedef struct serve_arguments {
     char costs_dir[LW_KEPT_PATH_BYTES];
 } serve_arguments;
 
-enum { SERVE_OPTIONS_COUNT = 39 };
+enum { SERVE_OPTIONS_COUNT = 40 };
 
 static size_t engine_table(serve_arguments *a, lw_option *table)
 {
@@ -39,7 +39,7 @@ static size_t engine_table(serve_arguments *a, lw_option *table)
         { .name = "threads", .value = "N", .u32 = &m->threads, .min = 1, .max = 256,
           .help = "threads of the cpu device; default: one for each fast core" },
         { .name = "isa", .value = "NAME", .text = &m->isa,
-          .choices = "generic|avx2|avx512|avx512f|avx512bf16",
+          .choices = "generic|avx2|avx512|avx512f|avx512vnni|avx512bf16",
           .help = "instruction set; default: the best" },
         { .name = "device", .value = "NAME", .text = &m->device, .help = "what computes; default: cpu" },
         { .name = "context", .value = "N", .u32 = &m->context, .min = 1, .max = LW_LIMIT_CONTEXT,
@@ -63,6 +63,8 @@ static size_t engine_table(serve_arguments *a, lw_option *table)
           .help = "of those by the model's own draft head; 0: it is not loaded; default: 5" },
         { .name = "trust-specials", .flag = &m->specials_anywhere,
           .help = "special tokens spelled in messages become tokens" },
+        { .name = "act-int8", .flag = &m->act_int8,
+          .help = "activations enter linears in int8: faster prompts, and other replies" },
         { .name = "kv-int8", .flag = &m->kv_int8,
           .help = "keep keys and values in int8: half the memory a token, and other replies" },
     };

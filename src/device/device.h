@@ -102,7 +102,7 @@ typedef uint64_t lw_ticket;
 typedef struct lw_device_options {
     uint32_t threads;        /* 0: as many as the cores this process may use */
     const char *isa;         /* cpu: "generic", "avx2", "avx512" (the best of its kind), "avx512f",
-                                "avx512bf16"; NULL: the best */
+                                "avx512vnni", "avx512bf16"; NULL: the best */
     bool fusions_off;        /* same bits, for the fusion law */
     const char *which;       /* of several devices: what --device says after "xpu:"; NULL: the first */
     const char *ze_loader;   /* xpu: the library of Level Zero's loader; NULL: the system's */

@@ -31,6 +31,7 @@ typedef struct lw__round {
     bool is_ahead;           /* it was submitted while the one before was open */
     lw_ticket ticket;
     uint64_t begin_ns;       /* since when the device has nothing else to do */
+    bool is_untimed;         /* nobody was there when it ended */
     lw_status status;        /* of its submission */
     lw_diag diag;            /* of status */
 } lw__round;
@@ -65,6 +66,7 @@ struct lw_core {
     lw_row *rows;            /* [rows_max] */
     lw__round round;         /* the one in hand; open between rounds if it was submitted ahead */
     lw__round ahead;         /* the one after it */
+    uint64_t left_ns;        /* when a call left a round open */
     bool is_in_round;
     lw_core_counts counts;
 };

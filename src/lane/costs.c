@@ -168,7 +168,8 @@ void lw_costs_key(const char *device, const lw_plan *plan, uint32_t rows_max, ui
     for (uint32_t i = 0; i < plan->weight_count && status == LW_OK; i++) {
         char format[32];
         lw_weight_format(&plan->weights[i], format);
-        status = lw_buf_printf(&text, "%s %" PRIu64 ",", format, lw_weight_bytes(&plan->weights[i]));
+        status = lw_buf_printf(&text, "%s %" PRIu64 "%s,", format, lw_weight_bytes(&plan->weights[i]),
+                               plan->weights[i].x_int8 ? " int8" : "");
     }
     for (uint32_t i = 0; i < plan->state_count && status == LW_OK; i++)
         status = lw_buf_printf(&text, "%" PRIu64 ",", lw_state_page_bytes(&plan->states[i]));

@@ -175,6 +175,7 @@ static lw_status engine_make(lw_plan *plan, const lw_checkpoint *checkpoint, uin
     }
     engine->plan = *plan;
     *plan = (lw_plan){ 0 };
+    if (options->act_int8) lw_plan_take_int8(&engine->plan);
     if (options->kv_int8) lw_plan_keep_kv(&engine->plan, LW_KV_INT8);
     const lw_status status = compile(engine, checkpoint, context_model, options, d);
     if (status != LW_OK) {

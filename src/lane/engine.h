@@ -36,6 +36,7 @@ typedef struct lw_engine_options {
                                     LW_ADMIT_CACHE_AUTO: what is left, within reason */
     uint64_t memory_bytes;       /* all of it, weights too; 0: what the device has free, less a reserve */
     bool head;                   /* record the draft head too, where the checkpoint has one */
+    bool act_int8;               /* linears take their inputs in int8, where their weights do */
     bool kv_int8;                /* keys and values are kept in int8 */
     lw_progress progress;
     lw_trace trace;

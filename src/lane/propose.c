@@ -150,10 +150,10 @@ static bool head_promises(const lw_core *core, const lw__lane *lane)
 static bool source_promises(lw_core *core, uint32_t index, uint32_t source)
 {
     lw__lane *lane = &core->lanes[index];
-    const uint32_t room = draft_room(core, lane, source);
+    const uint32_t room = draft_room(core, lane, source), more = room + lane->open_tokens;
     if (room == 0) return false;
     const lw_draft_ask ask = { .lane = index, .ids = lane->ids, .count = lane->count,
-                               .room = room + lane->open_tokens, .out = &lane->draft };
+                               .room = more < LW_DRAFTS_MAX ? more : LW_DRAFTS_MAX, .out = &lane->draft };
     core->sources[source].propose(core->sources[source].context, &ask, 1);
     const bool promises = lane->draft.count > lane->open_tokens;
     lane->draft.count = 0;

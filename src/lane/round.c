@@ -186,6 +186,13 @@ static void count(lw_core *core, const lw__round *round)
     core->counts.rounds_ahead += round->is_ahead;
 }
 
+/* A round that was left open for longer than it takes has ended at a time that nobody knows. */
+static void gap_judge(const lw_core *core, lw__round *round)
+{
+    const uint64_t gap_ns = lw__core_now(core) - core->left_ns;
+    round->is_untimed = (double)gap_ns > lw_costs_at(&core->costs, round->row_count);
+}
+
 static void round_end(lw_core *core)
 {
     lw__round *round = &core->round, *ahead = &core->ahead;
@@ -195,7 +202,7 @@ static void round_end(lw_core *core)
         lw__round_sample(core, round);
         const uint64_t now = lw__core_now(core);
         ahead->begin_ns = now;
-        lw__round_commit(core, round, now - round->begin_ns);
+        lw__round_commit(core, round, round->is_untimed ? 0 : now - round->begin_ns);
         return;
     }
     round_fail(core, round, status, round->diag.text);
@@ -223,13 +230,17 @@ bool lw_core_round(lw_core *core)
     fegetenv(&kept);
     fesetenv(FE_DFL_ENV);
     core->is_in_round = true;
-    if (!core->round.is_open) round_begin(core);
+    if (core->round.is_open) gap_judge(core, &core->round);
+    else round_begin(core);
     const bool works = core->round.is_open;
     if (works) {
         ahead_begin(core);
         round_end(core);
     }
-    if (core->ahead.is_open) core->round = core->ahead;
+    if (core->ahead.is_open) {
+        core->round = core->ahead;
+        core->left_ns = lw__core_now(core);
+    }
     core->ahead.is_open = false;
     LW_ASSERT(works || core->queue_count == 0 || lanes_are_paused(core));
     core->is_in_round = false;

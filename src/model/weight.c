@@ -27,6 +27,18 @@ static const map_facts maps[] = {
 };
 _Static_assert(sizeof maps / sizeof maps[0] == LW_MAP_COUNT, "the last map has a row");
 
+bool lw_weight_takes_int8(const lw_weight *weight)
+{
+    if (weight->group == 0) return false;
+    if (weight->map == LW_MAP_INTEGER) return truncf(weight->bias_per_scale) == weight->bias_per_scale;
+    if (weight->map != LW_MAP_TABLE16 || weight->table == NULL || weight->has_bias) return false;
+    for (int i = 0; i < 16; i++) {
+        const float twice = 2.0f * weight->table[i];
+        if (truncf(twice) != twice || fabsf(twice) > 2.0f * LW_TABLE_INT8_MAX) return false;
+    }
+    return true;
+}
+
 void lw_weight_format(const lw_weight *weight, char text[32])
 {
     LW_ASSERT((unsigned)weight->map < LW_MAP_COUNT);

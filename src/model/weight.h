@@ -32,6 +32,9 @@ typedef enum lw_code_order {
     LW_ORDER_COUNT
 } lw_code_order;
 
+/* The largest value of a table, of whole halves, that int8 products take. */
+enum { LW_TABLE_INT8_MAX = 6 };
+
 typedef struct lw_weight lw_weight;
 struct lw_weight {
     const char *name;             /* the codes' tensor name, for texts; lives with the checkpoint */
@@ -49,6 +52,7 @@ struct lw_weight {
     float global_scale;           /* 1 unless the format has one; finite, and not 0 where it divides */
     bool global_divides;
     const float *table;           /* [16] for LW_MAP_TABLE16 */
+    bool x_int8; /* linears over it take their input in int8 (ops.list); not of a checkpoint */
     uint32_t row_begin;           /* a view of rows [row_begin, row_begin + rows) of each stored matrix... */
     uint32_t rows_stored;         /* ...that has so many; 0: rows */
     const lw_weight *members;     /* [stack_count] members in tensors of their own, alike but for their global
@@ -57,6 +61,9 @@ struct lw_weight {
     const lw_tensor *scales;      /* (stack, rows / group_rows, cols / group), both rounded up; or NULL */
     const lw_tensor *biases;      /* like scales, or NULL */
 };
+
+/* Whether linears over it may take their input in int8: scaled integer codes, and tables of whole halves. */
+bool lw_weight_takes_int8(const lw_weight *weight);
 
 /* Short name of the format for people: "bf16", "int4 group 64". text holds 32 bytes. */
 void lw_weight_format(const lw_weight *weight, char text[32]);

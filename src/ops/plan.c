@@ -36,6 +36,16 @@ uint64_t lw_state_page_bytes(const lw_state *state)
     return 0;
 }
 
+void lw_plan_take_int8(lw_plan *plan)
+{
+    for (uint32_t i = 0; i < plan->op_count; i++) {
+        const lw_op *op = &plan->ops[i];
+        if (op->kind != LW_OP_LINEAR && op->kind != LW_OP_EXPERT_LINEAR) continue;
+        lw_weight *weight = &plan->weights[op->weights[0].index];
+        weight->x_int8 = lw_weight_takes_int8(weight);
+    }
+}
+
 void lw_plan_keep_kv(lw_plan *plan, lw_kv_type type)
 {
     for (uint32_t i = 0; i < plan->state_count; i++) {

@@ -191,6 +191,9 @@ void lw_plan_keep_kv(lw_plan *plan, lw_kv_type type);
 /* Of one position, over all KV states. */
 uint64_t lw_plan_kv_bytes(const lw_plan *plan);
 
+/* Linears take their input in int8 where their weight does; before the plan is compiled. */
+void lw_plan_take_int8(lw_plan *plan);
+
 lw_status lw_plan_init(lw_plan *plan, lw_diag *d) LW_MUST_USE;
 void lw_plan_deinit(lw_plan *plan);
 

@@ -121,15 +121,16 @@ static void answer_props(lw_conn *conn)
 {
     const lw_server *server = conn->server;
     const lw_model_facts *facts = &server->engine.facts;
-    json_t *body = json_pack(
-        "{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:b, s:s, s:I, s:s, s:s}", "version", lw_version(), "model",
-        server->served_name, "family", facts->family, "format", facts->format, "device", facts->device,
-        "weight_bytes", (json_int_t)facts->weight_bytes, "vocab", (json_int_t)facts->vocab,
-        "has_chat_template", facts->has_template, "kv", facts->kv, "kv_bytes", (json_int_t)facts->kv_bytes,
-        "seed", server->options->fresh_seeds ? "drawn for each request" : "from the prompt", "reasoning",
-        facts->think_close == NULL       ? "none"
-        : server->options->raw_reasoning ? "raw"
-                                         : "split");
+    json_t *body =
+        json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:b, s:s, s:s, s:I, s:s, s:s}", "version",
+                  lw_version(), "model", server->served_name, "family", facts->family, "format",
+                  facts->format, "device", facts->device, "weight_bytes", (json_int_t)facts->weight_bytes,
+                  "vocab", (json_int_t)facts->vocab, "has_chat_template", facts->has_template, "activations",
+                  facts->activations, "kv", facts->kv, "kv_bytes", (json_int_t)facts->kv_bytes, "seed",
+                  server->options->fresh_seeds ? "drawn for each request" : "from the prompt", "reasoning",
+                  facts->think_close == NULL       ? "none"
+                  : server->options->raw_reasoning ? "raw"
+                                                   : "split");
     if (body != NULL) {
         json_object_set_new(body, "equalities", equalities_object());
         json_object_set_new(body, "limits", limits_object(server));

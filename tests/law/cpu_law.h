@@ -78,7 +78,7 @@ static inline double *law_doubles(const float *x, size_t count)
 /* Says which sets run here and which do not; calls test for each that does. */
 static inline void law_each_isa(void (*test)(const lw_cpu_kernels *kernels))
 {
-    static const char *const names[] = { "avx512bf16", "avx512f", "avx2", "generic" };
+    static const char *const names[] = { "avx512bf16", "avx512vnni", "avx512f", "avx2", "generic" };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         const lw_cpu_kernels *const *at = lw_cpu_available();
         while (*at != NULL && strcmp((*at)->isa, names[i]) != 0) at++;

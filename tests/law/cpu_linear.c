@@ -1,179 +1,14 @@
 /* The row law and the numbers of the linear op, for every instruction set that this CPU has and every kind
  * of weight. LW_TEST_LONG in the environment runs every combination; without it a seeded sample of them.
  */
-#include "base/float16.h"
-#include "base/rng.h"
+#include "linear_matter.h"
 #include "linear_tables.h"
-#include "../ref/ref_dequant.h"
 #include "../ref/ref_linear.h"
 
 #include <fenv.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
 
 enum { SEED = 20240917, ROWS_ALL = 257, ROWS_CHECKED = 6, ROWS_SLICED = 33 };
-
-typedef enum bias_kind { BIAS_STORED, BIAS_PER_SCALE, BIAS_NONE } bias_kind;
-
-/* A kind of weight and a shape. */
-typedef struct kind {
-    lw_map map;
-    uint32_t bits, group;
-    lw_dtype scale_type;
-    bias_kind bias;
-    uint32_t columns, inputs;
-    uint32_t group_rows;    /* 0: 1 */
-    float global;           /* 0: none */
-    bool divides;
-} kind;
-#define KIND(m, b, g, type, how, ...) \
-    { .map = m, .bits = b, .group = g, .scale_type = type, .bias = how, __VA_ARGS__ }
-
-/* One weight: as a checkpoint stores it, and as plain floats for the reference. */
-typedef struct matter {
-    kind kind;
-    lw_tensor codes_tensor, scales_tensor, biases_tensor;
-    uint8_t *codes_bytes, *scales_bytes, *biases_bytes;
-    float *codes, *scales, *biases;
-    lw_weight weight;
-} matter;
-
-static void *must(size_t count, size_t bytes)
-{
-    void *memory = calloc(count, bytes);
-    assert_non_null(memory);
-    return memory;
-}
-
-static void describe(const kind *k, char text[96])
-{
-    static const char *const maps[] = { "bf16", "fp16", "fp32", "int", "table", "e4m3 " };
-    static const char *const biases[] = { "biases", "bias per scale", "no bias" };
-    snprintf(text, 96, "%s%u group %u, %s scales, %s, global %g, %u x %u", maps[k->map], k->bits, k->group,
-             k->group ? lw_dtype_name(k->scale_type) : "no", biases[k->bias], (double)k->global, k->columns,
-             k->inputs);
-}
-
-/* Stores value in dtype at index and returns what was stored. An e4m3 takes the value's digits alone. */
-static float put_float(uint8_t *bytes, lw_dtype dtype, size_t index, float value)
-{
-    if (dtype == LW_DTYPE_F8_E4M3) {
-        bytes[index] = (uint8_t)(lw_bits_of_float(value) >> 16 & 0xBFu);
-        return (float)ref_dequant_e4m3(bytes[index]);
-    }
-    if (dtype == LW_DTYPE_F32) {
-        memcpy(bytes + index * 4, &value, 4);
-        return value;
-    }
-    uint16_t half = lw_bf16_of_float(value);
-    if (dtype == LW_DTYPE_F16) { /* ten bits of mantissa, normal range: enough for a test */
-        const uint32_t bits = lw_bits_of_float(value);
-        half = (uint16_t)((bits >> 16 & 0x8000u) | (((bits >> 23 & 0xFFu) - 112u) << 10)
-                          | (bits >> 13 & 0x3FFu));
-    }
-    memcpy(bytes + index * 2, &half, 2);
-    return dtype == LW_DTYPE_F16 ? lw_float_of_fp16(half) : lw_float_of_bf16(half);
-}
-
-static float away_from_zero(float value) { return value < 0.0f ? value - 0.01f : value + 0.01f; }
-
-static void fill_codes(matter *m, lw_rng *rng)
-{
-    const kind *k = &m->kind;
-    const size_t row_bytes = ((size_t)k->inputs * k->bits + 7) / 8;
-    const lw_dtype dense = k->map == LW_MAP_FP32 ? LW_DTYPE_F32 : k->map == LW_MAP_FP16 ? LW_DTYPE_F16
-        : LW_DTYPE_BF16;
-    m->codes_bytes = must(k->columns, row_bytes);
-    m->codes = must((size_t)k->columns * k->inputs, sizeof(float));
-    for (uint32_t n = 0; n < k->columns; n++) {
-        uint8_t *const row = m->codes_bytes + n * row_bytes;
-        for (uint32_t i = 0; i < k->inputs; i++) {
-            float *const value = &m->codes[(size_t)n * k->inputs + i];
-            if (k->map == LW_MAP_BF16 || k->map == LW_MAP_FP16 || k->map == LW_MAP_FP32) {
-                *value = put_float(row, dense, i, away_from_zero(lw_rng_normal(rng)));
-                continue;
-            }
-            uint32_t code = (uint32_t)lw_rng_below(rng, 1u << k->bits);
-            if (k->map == LW_MAP_E4M3 && (code & 0x7Fu) == 0x7Fu) code ^= 1u;
-            for (uint32_t b = 0; b < k->bits; b++) {
-                const size_t at = (size_t)i * k->bits + b;
-                row[at / 8] = (uint8_t)(row[at / 8] | (code >> b & 1u) << at % 8);
-            }
-            *value = k->map == LW_MAP_E4M3 ? (float)ref_dequant_e4m3(code)
-                : k->map == LW_MAP_TABLE16 ? (float)ref_dequant_e2m1(code) : (float)code;
-        }
-    }
-    m->codes_tensor = (lw_tensor){ .name = "codes", .file = "memory", .dtype = LW_DTYPE_U8,
-        .bytes = m->codes_bytes,
-                                   .byte_count = k->columns * row_bytes };
-}
-
-static float bias_per_scale_of(const kind *k)
-{
-    return k->bias == BIAS_PER_SCALE ? -(float)(1u << (k->bits - 1)) : 0.0f;
-}
-
-static uint32_t groups_of(const kind *k) { return k->group == 0 ? 0 : (k->inputs + k->group - 1) / k->group; }
-
-static bool has_global(const kind *k) { return k->global > 0.0f; }
-
-static uint32_t group_rows_of(const kind *k) { return k->group_rows == 0 ? 1 : k->group_rows; }
-
-static void fill_scales(matter *m, lw_rng *rng)
-{
-    const kind *k = &m->kind;
-    if (k->group == 0) return;
-    const uint32_t each = group_rows_of(k), groups = groups_of(k), rows = (k->columns + each - 1) / each;
-    const size_t count = (size_t)rows * groups, bytes = lw_dtype_bytes(k->scale_type);
-    m->scales_bytes = must(count, bytes);
-    m->biases_bytes = must(count, bytes);
-    m->scales = must((size_t)rows * each * groups, sizeof(float));
-    m->biases = must((size_t)rows * each * groups, sizeof(float));
-    for (size_t i = 0; i < count; i++) {
-        const float drawn = 0.1f * away_from_zero(lw_rng_normal(rng));
-        const float zero = -(float)(1u << (k->bits - 1)) + lw_rng_normal(rng);
-        const float scale = put_float(m->scales_bytes, k->scale_type, i, drawn);
-        float bias = bias_per_scale_of(k) * scale;
-        if (k->bias == BIAS_STORED) bias = put_float(m->biases_bytes, k->scale_type, i, drawn * zero);
-        for (size_t r = 0; r < each; r++) { /* for the reference each row has its own */
-            m->scales[(i / groups * each + r) * groups + i % groups] = scale;
-            m->biases[(i / groups * each + r) * groups + i % groups] = bias;
-        }
-    }
-    const lw_tensor tensor = { .name = "scales", .file = "memory", .dtype = k->scale_type,
-        .byte_count = count * bytes };
-    m->scales_tensor = m->biases_tensor = tensor;
-    m->scales_tensor.bytes = m->scales_bytes;
-    m->biases_tensor.bytes = m->biases_bytes;
-}
-
-static const float e2m1[16] = { 0, .5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -.5f, -1, -1.5f, -2, -3, -4, -6 };
-
-static void matter_init(matter *m, const kind *k, lw_rng *rng)
-{
-    *m = (matter){ .kind = *k };
-    fill_codes(m, rng);
-    fill_scales(m, rng);
-    m->weight = (lw_weight){
-        .name = "test.weight", .stack_count = 1, .rows = k->columns, .cols = k->inputs, .map = k->map,
-        .code_bits = k->bits, .order = LW_ORDER_ROWS, .group = k->group, .scale_type = k->scale_type,
-        .has_bias = k->bias == BIAS_STORED && k->group > 0, .bias_per_scale = bias_per_scale_of(k),
-        .group_rows = k->group_rows, .global_scale = has_global(k) ? k->global : 1.0f,
-        .global_divides = k->divides, .table = k->map == LW_MAP_TABLE16 ? e2m1 : NULL,
-        .codes = &m->codes_tensor, .scales = k->group ? &m->scales_tensor : NULL,
-        .biases = k->bias == BIAS_STORED && k->group ? &m->biases_tensor : NULL,
-    };
-}
-
-static void matter_deinit(matter *m)
-{
-    free(m->codes_bytes); free(m->scales_bytes); free(m->biases_bytes);
-    free(m->codes); free(m->scales); free(m->biases);
-}
 
 /* ---- running ---- */
 
@@ -299,12 +134,11 @@ static inputs without(const inputs *in, uint32_t begin, uint32_t end)
 }
 
 /* Planted control of the row law: a twin whose chain depends on the row count. Alone it sums K in two slices,
- * cut inside a group; in company it does not, and the comparison must tell. one stores fp32. */
-static void check_sliced_twin(const call *one, const inputs *all, lw_rng *rng)
+ * at cut; in company it does not, and the comparison must tell. one stores fp32. */
+static void check_sliced_twin(const call *one, const inputs *all, uint32_t cut, lw_rng *rng)
 {
     inputs in = *all;
     in.rows = ROWS_SLICED;
-    const uint32_t cut = in.cols / 2 + 8;
     const inputs low = without(&in, cut, in.cols), high = without(&in, 0, cut);
     uint8_t *const sliced = run_alone(one, &low), *const rest = run_alone(one, &high);
     const size_t row_bytes = row_bytes_of(one);
@@ -332,12 +166,18 @@ static lw_cpu_weight *repacked(const lw_cpu_kernels *kernels, const lw_weight *w
 
 /* ---- numbers ---- */
 
+/* Columns that an int8 x has a scale for: the weight's own group, in pieces of 128 where it is made of them
+ * or too wide for the kernels. */
+static uint32_t x_block_of(const kind *k) { return k->group % 128 == 0 || k->group > 256 ? 128 : k->group; }
+
 /* The most fp32 roundings that one term passes: the chain of its group (a dot of two rounds twice a pair and
  * plane, so at most twice a k), the chain of sum_x, two steps a group, the product of scale or bias,
  * bias = -z * scale, the global scale and the product with it; a machine without fma rounds each product
- * besides. Groups above 256 are cut to 128. */
+ * besides. Groups above 256 are cut to 128. Of an int8 x the chain is exact, and so is the sum of its codes,
+ * which are then multiplied by their scale. */
 static double roundings_of(const kind *k)
 {
+    if (k->x_int8) return 2.0 * ceil((double)k->inputs / x_block_of(k)) + 8.0;
     const double group = k->group == 0 ? 64.0 : k->group > 256 ? 128.0 : (double)k->group;
     const double groups = ceil((double)k->inputs / group);
     return 2.0 * group + 2.0 * groups + 8.0;
@@ -365,8 +205,14 @@ static ref_linear ref_of(const matter *m, const inputs *in, float *x)
     for (uint32_t r = 0; r < ROWS_CHECKED; r++)
         for (uint32_t k = 0; k < in->cols; k++)
             x[(size_t)r * in->cols + k] = lw_float_of_bf16(in->x[r * in->stride + k]);
-    return (ref_linear){ .rows = ROWS_CHECKED, .columns = m->kind.columns, .inputs = m->kind.inputs,
-                         .group = m->kind.group, .x = x, .codes = m->codes, .scales = m->scales,
+    return (ref_linear){ .rows = ROWS_CHECKED,
+                         .columns = m->kind.columns,
+                         .inputs = m->kind.inputs,
+                         .group = m->kind.group,
+                         .x_block = m->kind.x_int8 ? x_block_of(&m->kind) : 0,
+                         .x = x,
+                         .codes = m->codes,
+                         .scales = m->scales,
                          .biases = m->kind.bias == BIAS_NONE ? NULL : m->biases,
                          .global = lw_weight_global(&m->weight, 0) };
 }
@@ -400,6 +246,7 @@ static numbers compare(const matter *m, const inputs *in, const uint8_t *y, bool
 static bool can_make(const matter *m, ref_mistake mistake)
 {
     if (mistake == REF_SWAPPED_HALVES) return true;
+    if (mistake == REF_WHOLE_X || mistake == REF_WRONG_BLOCK) return m->kind.x_int8;
     if (mistake == REF_DROPPED_GROUP) return m->kind.inputs > 64;
     if (mistake == REF_NO_GLOBAL) return has_global(&m->kind);
     if (mistake == REF_WRONG_GROUP) return groups_of(&m->kind) > 1;
@@ -434,7 +281,9 @@ static void check_kind(const linear_table *table, const kind *k, lw_rng *rng)
             .y_f32 = f32 != 0 };
         uint8_t *const alone = run_alone(&one, &in);
         check_numbers(&m, &in, alone, f32 != 0);
-        if (f32 != 0) check_sliced_twin(&one, &in, rng);
+        /* An int8 x is cut between two blocks: inside of one the halves would have other scales. */
+        const uint32_t cut = k->x_int8 ? x_block_of(k) : k->inputs / 2 + 8;
+        if (f32 != 0 && cut < k->inputs) check_sliced_twin(&one, &in, cut, rng);
         for (size_t i = 0; i < sizeof row_counts / sizeof row_counts[0]; i++)
             check_company(&one, &in, alone, row_counts[i], rng);
         free(alone);
@@ -490,37 +339,53 @@ static size_t add_formats(kind *kinds, size_t count)
     return count + sizeof format_kinds / sizeof format_kinds[0];
 }
 
-static void rows_together_are_rows_alone(void **state)
+static bool takes_int8(const kind *k) { return k->map == LW_MAP_INTEGER || k->map == LW_MAP_TABLE16; }
+
+/* One table's kinds: all of them, or all formats and a sample of the others. */
+static void check_kinds(const linear_table *table, bool x_int8, bool all, lw_rng *rng)
 {
-    (void)state;
     kind kinds[200];
-    size_t count = add_integers(kinds, 0);
-    const size_t sampled = count;
-    count = add_dense(kinds, count);
-    count = add_formats(kinds, count);
+    const size_t sampled = add_integers(kinds, 0);
+    const size_t count = add_formats(kinds, add_dense(kinds, sampled));
+    size_t checked = 0;
+    for (size_t i = 0; i < count; i++) {
+        kind k = kinds[i];
+        if (x_int8 && !takes_int8(&k)) continue;
+        if (!all && i < sampled && lw_rng_below(rng, x_int8 ? 8 : 4) != 0) continue;
+        k.x_int8 = x_int8;
+        k.columns = 1 + (uint32_t)lw_rng_below(rng, 2 * 8 * table->kernels.block_cols);
+        char text[96];
+        describe(&k, text);
+        if (all) printf("%s: %s\n", table->kernels.isa, text);
+        check_kind(table, &k, rng);
+        checked++;
+    }
+    printf("%s: %zu kinds%s\n", table->kernels.isa, checked, x_int8 ? ", x in int8" : "");
+}
+
+static void each_table(bool x_int8)
+{
     const bool all = getenv("LW_TEST_LONG") != NULL;
     linear_table tables[LINEAR_TABLES_MAX];
     const size_t table_count = linear_tables(tables);
     lw_rng rng = lw_rng_make(SEED);
     printf("seed %d, %s\n", SEED, all ? "every kind" : "a sample of the kinds (LW_TEST_LONG runs all)");
     for (size_t t = 0; t < table_count; t++) {
-        if (!tables[t].can_run) {
-            printf("SKIPPED: this CPU has no %s\n", tables[t].kernels.isa);
-            continue;
-        }
-        size_t checked = 0;
-        for (size_t i = 0; i < count; i++) {
-            kind k = kinds[i];
-            if (!all && i < sampled && lw_rng_below(&rng, 4) != 0) continue;
-            k.columns = 1 + (uint32_t)lw_rng_below(&rng, 2 * 8 * tables[t].kernels.block_cols);
-            char text[96];
-            describe(&k, text);
-            if (all) printf("%s: %s\n", tables[t].kernels.isa, text);
-            check_kind(&tables[t], &k, &rng);
-            checked++;
-        }
-        printf("%s: %zu kinds\n", tables[t].kernels.isa, checked);
+        if (tables[t].can_run) check_kinds(&tables[t], x_int8, all, &rng);
+        else printf("SKIPPED: this CPU has no %s\n", tables[t].kernels.isa);
     }
+}
+
+static void rows_together_are_rows_alone(void **state)
+{
+    (void)state;
+    each_table(false);
+}
+
+static void rows_in_int8_are_rows_alone(void **state)
+{
+    (void)state;
+    each_table(true);
 }
 
 /* ---- what a row holds stays in it ---- */
@@ -626,6 +491,8 @@ static void each_form(void (*check)(const linear_table *table, const kind *k, lw
             kind k = form_kinds[i];
             k.columns = 2 * tables[t].kernels.block_cols + 1 + (uint32_t)lw_rng_below(&rng, 40);
             check(&tables[t], &k, &rng);
+            k.x_int8 = takes_int8(&k);
+            if (k.x_int8) check(&tables[t], &k, &rng);
         }
     }
 }
@@ -740,10 +607,50 @@ static void members_of_a_stack_are_matrices_of_their_own(void **state)
     each_form(check_stack);
 }
 
+/* Their dots are whole numbers: nothing else of an int8 product depends on the set, where all have fma. */
+static void int8_has_the_same_bits_on_every_set_with_fma(void **state)
+{
+    (void)state;
+    linear_table tables[LINEAR_TABLES_MAX];
+    const size_t table_count = linear_tables(tables);
+    lw_rng rng = lw_rng_make(SEED);
+    for (size_t i = 0; i < FORM_KINDS; i++) {
+        kind k = form_kinds[i];
+        if (!takes_int8(&k)) continue;
+        k.x_int8 = true;
+        k.columns = 77;
+        matter m;
+        matter_init(&m, &k, &rng);
+        const inputs in = inputs_make(ROWS_SLICED, k.inputs, &rng);
+        uint8_t *first = NULL;
+        for (size_t t = 1; t < table_count; t++) {
+            if (!tables[t].can_run) continue;
+            lw_cpu_weight *const weight = repacked(&tables[t].kernels, &m.weight);
+            const call c = { .kernels = &tables[t].kernels,
+                             .weight = weight,
+                             .x = in.x,
+                             .x_stride = in.stride,
+                             .rows = ROWS_SLICED,
+                             .parts = 2,
+                             .y_f32 = true };
+            uint8_t *const y = run(&c);
+            if (first != NULL) assert_memory_equal(y, first, ROWS_SLICED * row_bytes_of(&c));
+            lw_cpu_weight_free(weight);
+            free(first);
+            first = y;
+        }
+        free(first);
+        free(in.x);
+        matter_deinit(&m);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_together_are_rows_alone),
+        cmocka_unit_test(rows_in_int8_are_rows_alone),
+        cmocka_unit_test(int8_has_the_same_bits_on_every_set_with_fma),
         cmocka_unit_test(odd_values_stay_in_their_row),
         cmocka_unit_test(members_of_a_stack_are_matrices_of_their_own),
         cmocka_unit_test(gathered_members_are_matrices_of_their_own),

@@ -27,6 +27,32 @@ def test_holds(folder, isa):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+SHIPPED = [path.parent for path in sorted(MODELS.glob("*/ref64.safetensors"))]
+
+
+@pytest.mark.parametrize("isa", isas())
+@pytest.mark.parametrize("folder", SHIPPED, ids=lambda folder: folder.name)
+def test_int8_activations_are_held_to_their_own_noise(folder, isa):
+    done = check(folder, isa, "--act-int8")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_noise_of_int8_is_no_noise_of_bf16(tmp_path):
+    """Each run judged by the other's yardstick fails, or is far better than it: the option does something."""
+    folder = copied(MODELS / "lfm3-mlx4", tmp_path)
+
+    def swap(tensors):
+        for j in range(3):
+            tensors[f"p{j}.bf16_gap"], tensors[f"p{j}.int8_gap"] = tensors[f"p{j}.int8_gap"], tensors[f"p{j}.bf16_gap"]
+    rewrite(folder / "ref64.safetensors", swap)
+    done = check(folder, isas()[-1], "--act-int8")
+    assert done.returncode == 1 and "layer 0: distance over the gap is 2." in done.stdout, done.stdout
+    found = json.loads(check(folder, isas()[-1], "--json").stdout)
+    assert max(layer["pooled"] for layer in found["layers"]) < 0.6
+    done = check(DATA / "qwen-a", isas()[-1], "--act-int8")
+    assert done.returncode == 1 and "no tensor p0.int8_gap" in done.stderr, done.stderr
+
+
 @pytest.mark.parametrize("isa", isas())
 @pytest.mark.parametrize("folder", [path.parent for path in sorted(MODELS.glob("*/ref64.safetensors"))],
                          ids=lambda folder: folder.name)

@@ -58,3 +58,12 @@ class Checkpoint:
         if own is not None:
             settings[module] = own
         return dequant64.values(self.tensors, module, settings)
+
+    def x_block(self, module):
+        """Neighbours that share a scale where x enters a linear over the module in int8; None: it never does. Of
+        integer codes MLX's alone are known here: the shipped models hold no others."""
+        codes = self.tensors.get(module + ".weight")
+        if codes is None or codes.dtype != "U32":
+            return None
+        group = self.weight(module).shape[-1] // self.tensors[module + ".scales"].data.shape[-1]
+        return 128 if group % 128 == 0 else group

@@ -2,7 +2,8 @@
 
 The same forward runs twice: in double throughout, and with a rounding to bf16 at every point where the
 public modelling code stores bf16 (weights too). The second gives bf16_gap, the yardstick for all that
-computes in bf16.
+computes in bf16. A third run gives int8_gap where source has it: rounded as the second, and what enters a linear
+over integer codes is rounded to int8, each block of neighbours by a scale of its own.
 """
 import argparse
 import sys
@@ -24,6 +25,15 @@ def exact(x):
 
 def to_bf16(x):
     return stfile.bf16_values(stfile.bf16_words(x)).astype(np.float64)
+
+
+def to_int8(x, block):
+    """x (rows, columns): blocks of columns to whole multiples of their largest magnitude / 127."""
+    rows, columns = x.shape
+    wide = np.pad(x, ((0, 0), (0, -columns % block))).reshape(rows, -1, block)
+    step = np.abs(wide).max(axis=-1, keepdims=True) / 127
+    step[step == 0] = 1.0
+    return (np.rint(wide / step) * step).reshape(rows, -1)[:, :columns]
 
 
 def sigmoid(x):
@@ -54,11 +64,13 @@ class Model:
     and draft(ids, output), None where the checkpoint has no draft head. Blocks with experts append to choices
     what their experts are chosen by, (rows, experts); of closed groups -inf."""
 
+    x_int8 = False  # linears over integer codes take x in int8
+
     def __init__(self, folder, rounding):
         self.checkpoint = Checkpoint(folder)
         self.config = self.checkpoint.text
         self.round = rounding
-        self.weights = {}
+        self.weights, self.blocks = {}, {}
         self.choices = []
 
     def weight(self, module):
@@ -66,17 +78,27 @@ class Model:
             self.weights[module] = self.round(self.checkpoint.weight(module))
         return self.weights[module]
 
+    def entered(self, x, module):
+        """x as a linear over the module takes it; * in the name of experts stands for each of them."""
+        module = module.replace("*", "0")
+        if module not in self.blocks:
+            self.blocks[module] = self.checkpoint.x_block(module)
+        block = self.blocks[module] if self.x_int8 else None
+        return x if block is None else to_int8(x, block)
+
     def linear(self, x, module):
-        y = x @ self.weight(module).T
+        y = self.entered(x, module) @ self.weight(module).T
         if module + ".bias" in self.checkpoint:
             y = y + self.checkpoint.tensor(module + ".bias")
         return self.round(y)
 
+    def stack_name(self, layer, stacked, single):
+        name = f"{layer}switch_mlp.{stacked}"
+        return name if self.checkpoint.holds(name) else f"{layer}experts.*.{single}"
+
     def expert_stack(self, layer, stacked, single):
         """(experts, out, in): a stack as MLX stores it, or one tensor for every expert."""
-        name = f"{layer}switch_mlp.{stacked}"
-        if not self.checkpoint.holds(name):
-            name = f"{layer}experts.*.{single}"
+        name = self.stack_name(layer, stacked, single)
         if name not in self.weights and "*" in name:
             count = sum(self.checkpoint.holds(name.replace("*", str(e))) for e in range(self.expert_count()))
             assert count == self.expert_count(), name
@@ -143,15 +165,19 @@ def choice_scores(model, rows):
     return {"choice": np.stack(model.choices)[:, rows]} if model.choices else {}
 
 
+def gap_of(model, ids, rows, hidden):
+    """(layers + 1, rows): how far a model's rows lie from hidden."""
+    rounded = model.forward(ids, model.states())[0][:, rows]
+    return np.linalg.norm(rounded - hidden, axis=-1) / np.linalg.norm(hidden, axis=-1)
+
+
 def prompt_tensors(wide, narrow, ids, rows):
     wide.choices, states = [], wide.states()
     hidden, output = wide.forward(ids, states)
     choice = choice_scores(wide, rows)
     tokens, margins = greedy(wide, output, states)
     hidden = hidden[:, rows]
-    rounded = narrow.forward(ids, narrow.states())[0][:, rows]
-    gap = np.linalg.norm(rounded - hidden, axis=-1) / np.linalg.norm(hidden, axis=-1)
-    floats = {"bf16_gap": gap, "hidden": hidden, "logits": wide.logits(output[rows[-LOGIT_ROWS:]]),
+    floats = {"bf16_gap": gap_of(narrow, ids, rows, hidden), "hidden": hidden, "logits": wide.logits(output[rows[-LOGIT_ROWS:]]),
               "margin": margins, **choice}
     ints = {"greedy": tokens, "ids": ids, "rows": rows}
     drafted = wide.draft(ids, output)
@@ -177,6 +203,18 @@ def reference(family, folder, source):
     for prefix, ids, rows in prompts(source):
         parts = prompt_tensors(wide, narrow, ids, rows)
         out |= {prefix + key: tensor for key, tensor in parts.items()}
+    if "p0.int8_gap" in source:
+        out |= int8_gaps(family, folder, out)
+    return out
+
+
+def int8_gaps(family, folder, source):
+    """The int8_gap of each prompt of source, from its stored hidden rows."""
+    model, out = family(folder, to_bf16), {}
+    model.x_int8 = True
+    for prefix, ids, rows in prompts(source):
+        gap = gap_of(model, ids, rows, source[prefix + "hidden"].data.astype(np.float64))
+        out[prefix + "int8_gap"] = stfile.from_f64(gap, "F32")
     return out
 
 
@@ -201,7 +239,7 @@ def compare(ours, source):
             print(f"{name}: {int((a != b).sum())} of {b.size} differ")
             continue
         a, b = a.astype(np.float64), b.astype(np.float64)
-        if name.endswith("bf16_gap"):
+        if name.endswith("_gap"):
             print(f"{name}: mean {a.mean():.3e}, stored {b.mean():.3e}, ratio {a.mean() / b.mean():.3f}, "
                   f"of medians {np.median(a[1:]) / np.median(b[1:]):.3f}")
             continue
@@ -221,8 +259,12 @@ def main(family, doc):
     parser.add_argument("--source", required=True, help="ref64.safetensors that gives ids and rows")
     parser.add_argument("--out", help="file to write; without it the source is compared")
     parser.add_argument("--add-choice", action="store_true", help="write source anew with choice scores")
+    parser.add_argument("--add-int8", action="store_true", help="write source anew with int8_gap")
     args = parser.parse_args()
     source = stfile.read(args.source)[0]
+    if args.add_int8:
+        stfile.write(args.source, source | int8_gaps(family, args.model, source))
+        return
     if args.add_choice:
         stfile.write(args.source, with_choice(family, args.model, source))
         return

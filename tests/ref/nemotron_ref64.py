@@ -85,7 +85,7 @@ class Model(forward64.Model):
     def route(self, h, name):
         """Chosen experts, best first, and their weights. The correction steers the choice alone."""
         c, rows = self.config, len(h)
-        scores = sigmoid(h @ self.weight(name + "gate").T)
+        scores = sigmoid(self.entered(h, name + "gate") @ self.weight(name + "gate").T)
         choice = scores + self.checkpoint.tensor(name + "gate.e_score_correction_bias")
         groups, kept = c.get("n_group", 1), c.get("topk_group", 1)
         if groups > 1:
@@ -110,13 +110,15 @@ class Model(forward64.Model):
         chosen, share = self.route(h, name)
         is_latent = self.checkpoint.holds(name + "fc1_latent_proj")
         x = self.linear(h, name + "fc1_latent_proj") if is_latent else h
-        up, down = (self.expert_stack(name, *parts) for parts in (("fc1", "up_proj"), ("fc2", "down_proj")))
+        stacks = ("fc1", "up_proj"), ("fc2", "down_proj")
+        up, down = (self.expert_stack(name, *parts) for parts in stacks)
+        up_name, down_name = (self.stack_name(name, *parts) for parts in stacks)
         out = np.zeros_like(x)
         for e in np.unique(chosen):
             rows, slots = np.nonzero(chosen == e)
-            u = self.round(x[rows] @ up[e].T + self.expert_bias(name, e, "up_proj"))
+            u = self.round(self.entered(x[rows], up_name) @ up[e].T + self.expert_bias(name, e, "up_proj"))
             a = self.round(np.maximum(u, 0.0) ** 2)
-            d = self.round(a @ down[e].T + self.expert_bias(name, e, "down_proj"))
+            d = self.round(self.entered(a, down_name) @ down[e].T + self.expert_bias(name, e, "down_proj"))
             out[rows] += d * share[rows, slots, None]
         out = self.round(out)
         if is_latent:

@@ -1,5 +1,8 @@
 /* The linear op in double, from its formula: y = x W^T with W[n][k] = (scale[n][k / group] * code[n][k] +
  * bias) * global. Plain arrays in, plain arrays out; knows nothing of any kernel.
+ *
+ * An int8 x is d * q: in fp32 d = max |x| / 127 and q = x * (127 / max |x|), to the nearest integer, ties to
+ * even; both 0 where max |x| is below 2^-110.
  */
 #ifndef LW_TESTS_REF_LINEAR_H
 #define LW_TESTS_REF_LINEAR_H
@@ -16,12 +19,16 @@ typedef enum ref_mistake {
     REF_SWAPPED_SCALE,    /* scale and bias change places */
     REF_SWAPPED_HALVES,   /* the halves of every run of 8 codes change places */
     REF_NO_GLOBAL,        /* the global scale is left out */
+    REF_WHOLE_X,          /* x is not rounded to int8 */
+    REF_WRONG_BLOCK,      /* blocks of an int8 x are half as wide */
     REF_MISTAKE_COUNT
 } ref_mistake;
 
 typedef struct ref_linear {
     uint32_t rows, columns, inputs;
     uint32_t group;              /* 0: dense, codes are the values */
+    uint32_t x_block; /* of each row, so many neighbours of x are rounded to int8 by a scale of their
+                         own; 0: x is taken as it is */
     const float *x;              /* (rows, inputs) */
     const float *codes;          /* (columns, inputs) */
     const float *scales, *biases; /* (columns, inputs / group), the last group may be short */

@@ -92,6 +92,7 @@ lw_result lw_model_open(const char *dir, const lw_model_options *options, lw_mod
     lw_model *model = calloc(1, sizeof *model);
     model->facts = (lw_model_facts){
         .family = "fake", .format = "bytes", .device = "none", .weight_bytes = 1 << 20, .vocab = FAKE_VOCAB,
+        .activations = "bf16",
         .kv = "bf16", .kv_bytes = 1024,
         .context = options->context != 0 ? options->context : option_of(dir, "context=", 4096),
         .context_model = 1 << 20,

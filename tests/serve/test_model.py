@@ -50,6 +50,22 @@ def test_alone_or_beside_others(server):
     assert len(set(solo)) == len(values)
 
 
+def test_int8_activations(server, tmp_path_factory):
+    """Replies are other ones, and equal among themselves: beside others, drafted or not, by the server or by `run`."""
+    faster = start(tmp_path_factory, "--context", "1024", "--parallel", "4", "--act-int8")
+    assert [s.get("/props")[1]["activations"] for s in (server, faster)] == ["bf16", "int8"]
+    values = [chat(q, max_tokens=48, ignore_eos=True, temperature=1, seed=7) for q in QUESTIONS]
+    solo = [sha(faster, value) for value in values]
+    assert [sha(faster, dict(value, draft=False)) for value in values] == solo
+    with concurrent.futures.ThreadPoolExecutor(len(values)) as pool:
+        assert list(pool.map(lambda v: sha(faster, v), values)) == solo
+    assert [sha(server, value) for value in values] != solo
+    command = [served.LANEWISE, "run", served.MODEL, "-p", QUESTIONS[0], "--max-tokens", "48", "--ignore-eos",
+               "--temperature", "1", "--seed", "7", "--json", "--act-int8"]
+    assert json.loads(subprocess.run(command, capture_output=True, check=True).stdout)["token_sha"] == solo[0]
+    assert faster.stop() == 0, faster.log()
+
+
 def test_int8_keys_and_values(server, tmp_path_factory):
     """Logits are other ones, and replies equal: beside others, drafted or not, by the server or by `run`."""
     small = start(tmp_path_factory, "--context", "1024", "--parallel", "4", "--kv-int8")

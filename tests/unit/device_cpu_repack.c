@@ -127,8 +127,9 @@ static void rows_are_the_values_rounded_once(void **state)
     linear_table tables[LINEAR_TABLES_MAX];
     const size_t count = linear_tables(tables);
     for (size_t t = 0; t < count; t++) { /* repacking needs no instruction of the set that it is for */
-        for (size_t i = 0; i < 2 * sizeof kinds / sizeof kinds[0]; i++) {
-            stored_init(&s, kinds[i / 2].map, kinds[i / 2].bits, kinds[i / 2].type, i % 2 == 0);
+        for (size_t i = 0; i < 4 * sizeof kinds / sizeof kinds[0]; i++) {
+            stored_init(&s, kinds[i / 4].map, kinds[i / 4].bits, kinds[i / 4].type, i % 2 == 0);
+            s.weight.x_int8 = i % 4 > 1 && lw_weight_takes_int8(&s.weight);
             lw_cpu_weight *const weight = make(&tables[t].kernels, &s.weight, NULL);
             assert_int_equal(count_wrong(weight, &s.weight, 0), 0);
             assert_true(count_wrong(weight, &s.weight, 1) > 0); /* planted control: the neighbour's row */
@@ -150,6 +151,7 @@ static void short_floats_are_rounded_once(void **state)
         const bool divides = i / count % 2 != 0;
         const float global = globals[i / count / 2 % 4];
         stored_init_short(&s, i / count / 8 != 0 ? LW_MAP_TABLE16 : LW_MAP_E4M3, global, divides);
+        s.weight.x_int8 = i % 2 != 0 && lw_weight_takes_int8(&s.weight);
         lw_cpu_weight *const weight = make(&tables[i % count].kernels, &s.weight, NULL);
         assert_int_equal(count_wrong(weight, &s.weight, 0), 0);
         s.weight.global_divides = !divides; /* planted control: the wrong way round */
@@ -287,6 +289,21 @@ static void weights_that_read_x_alike_share_a_prepare(void **state)
     assert_true(lw_cpu_same_prepare(a, b));
     assert_false(lw_cpu_same_prepare(a, c));
     assert_false(lw_cpu_same_prepare(a, other));
+    eight.weight.x_int8 = six.weight.x_int8 = true;
+    lw_cpu_weight *const c8 = make(&tables[0].kernels, &eight.weight, NULL);
+    lw_cpu_weight *const b8 = make(&tables[0].kernels, &six.weight, NULL);
+    six.weight.code_bits = 4, six.code.byte_count = ROWS * COLS / 2;
+    six.weight.bias_per_scale = -8.0f;
+    lw_cpu_weight *const symmetric = make(&tables[0].kernels, &six.weight, NULL);
+    eight.weight.code_bits = 4, eight.code.byte_count = ROWS * COLS / 2;
+    lw_cpu_weight *const a8 = make(&tables[0].kernels, &eight.weight, NULL);
+    assert_true(lw_cpu_same_prepare(a8, c8));       /* whatever the bits */
+    assert_false(lw_cpu_same_prepare(c8, c));
+    assert_false(lw_cpu_same_prepare(b8, symmetric)); /* another code stands for 0 */
+    lw_cpu_weight_free(a8);
+    lw_cpu_weight_free(b8);
+    lw_cpu_weight_free(c8);
+    lw_cpu_weight_free(symmetric);
     lw_cpu_weight_free(a);
     lw_cpu_weight_free(b);
     lw_cpu_weight_free(c);

@@ -105,7 +105,7 @@ static void a_folder_that_cannot_be_is_a_failure_and_no_more(void **state)
 static void keys_tell_devices_and_shapes_apart(void **state)
 {
     (void)state;
-    char keys[7][LW_COSTS_KEY_CHARS + 1];
+    char keys[9][LW_COSTS_KEY_CHARS + 1];
     lw_plan plan;
     assert_int_equal(lw_plan_init(&plan, NULL), LW_OK);
     plan.vocab = 100;
@@ -115,17 +115,23 @@ static void keys_tell_devices_and_shapes_apart(void **state)
     lw_costs_key("cpu (avx2, 2 threads)", &plan, 512, 1, keys[4]); /* without drafts: fewer logits */
     plan.vocab = 101;
     lw_costs_key("cpu (avx2, 2 threads)", &plan, 512, 16, keys[3]);
+    char again[LW_COSTS_KEY_CHARS + 1];
+    lw_costs_key("cpu (avx2, 2 threads)", &plan, 512, 128, again); /* no window is as large */
+    assert_string_equal(again, keys[3]);
     lw_plan_state_kv(&plan, "kv", 1, 8, 0);
     lw_costs_key("cpu (avx2, 2 threads)", &plan, 512, 16, keys[5]);
     lw_plan_keep_kv(&plan, LW_KV_INT8);
     lw_costs_key("cpu (avx2, 2 threads)", &plan, 512, 16, keys[6]);
-    for (size_t i = 0; i < 7; i++) {
+    const lw_wref weight =
+        lw_plan_weight(&plan, &(lw_weight){ .name = "w", .stack_count = 1, .rows = 8, .cols = 64,
+                                           .map = LW_MAP_INTEGER, .code_bits = 4, .group = 64 });
+    lw_costs_key("cpu (avx2, 2 threads)", &plan, 512, 16, keys[7]);
+    plan.weights[weight.index].x_int8 = true;
+    lw_costs_key("cpu (avx2, 2 threads)", &plan, 512, 16, keys[8]);
+    for (size_t i = 0; i < 9; i++) {
         assert_int_equal(strlen(keys[i]), LW_COSTS_KEY_CHARS);
         for (size_t j = 0; j < i; j++) assert_string_not_equal(keys[i], keys[j]);
     }
-    char again[LW_COSTS_KEY_CHARS + 1];
-    lw_costs_key("cpu (avx2, 2 threads)", &plan, 512, 128, again); /* no window is as large */
-    assert_string_equal(again, keys[6]);
     lw_plan_deinit(&plan);
 }
 

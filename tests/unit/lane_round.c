@@ -98,10 +98,10 @@ static void bench_open_as(bench *b, const lw_core_options *wanted, bool goes_ahe
     lw_core_options o = *wanted;
     if (o.lanes == 0) o.lanes = 2;
     o.context = CONTEXT;
-    o.rows_max = ROWS_MAX;
+    if (o.rows_max == 0) o.rows_max = ROWS_MAX;
     o.clock = clock_fake;
     o.clock_context = b;
-    const fake_options f = { .context = CONTEXT, .rows_max = ROWS_MAX, .reach = 80,
+    const fake_options f = { .context = CONTEXT, .rows_max = o.rows_max, .reach = 80,
                              .recurs = true, .has_head = true, .head_right = 256,
                              .page_counts = { 24, 24, 24, 24, 24, 24 } };
     fake_open(&b->fake, &f);
@@ -290,6 +290,52 @@ static void drafts_that_are_there_are_waited_for(void **state)
     assert_true(rounds_of[1] < rounds_of[0] * 5 / 4);
 }
 
+static void propose_all(void *context, const lw_draft_ask *asks, uint32_t ask_count)
+{
+    uint32_t *room_max = context;
+    for (uint32_t i = 0; i < ask_count; i++) {
+        assert_true(asks[i].room <= LW_DRAFTS_MAX);
+        *room_max = asks[i].room > *room_max ? asks[i].room : *room_max;
+        for (uint32_t j = 0; j < asks[i].room; j++) {
+            asks[i].out->tokens[j] = 1;
+            asks[i].out->parents[j] = (int32_t)j - 1;
+        }
+        asks[i].out->count = asks[i].room;
+    }
+}
+
+static void judge_none(void *context, uint32_t lane, uint32_t offered, uint32_t kept)
+{
+    (void)context;
+    (void)lane;
+    (void)offered;
+    (void)kept;
+}
+
+static void reset_none(void *context, uint32_t lane)
+{
+    (void)context;
+    (void)lane;
+}
+
+static void a_draft_has_never_more_than_its_places(void **state)
+{
+    (void)state;
+    bench b;
+    uint32_t room_max = 0;
+    const lw_draft_source source = { .context = &room_max, .reset = reset_none, .propose = propose_all,
+                                     .judge = judge_none };
+    const lw_cost same[] = { { 1, 10.0 * MS }, { 2 * ROWS_MAX, 10.0 * MS } };
+    bench_open(&b, &(lw_core_options){ .lanes = 1, .rows_max = 2 * ROWS_MAX, .drafts_max = LW_DRAFTS_MAX,
+                                       .source = &source, .costs = same, .cost_count = 2 });
+    stream *s = stream_init(&b, 0, 20, 200);
+    s->request.draft = true;
+    run_to_end((start(&b, s), &b));
+    assert_solo(s);
+    assert_int_equal(room_max, LW_DRAFTS_MAX);
+    bench_close(&b);
+}
+
 static void a_head_that_pays_is_waited_for(void **state)
 {
     (void)state;
@@ -328,6 +374,22 @@ static void the_hosts_part_is_hidden(void **state)
         assert_true(lw_costs_at(&b.core->costs, 1) > 9.9 * MS && lw_costs_at(&b.core->costs, 1) < 10.3 * MS);
         bench_close(&b);
     }
+}
+
+/* Between calls the caller may do what it likes for as long as it likes. */
+static void time_outside_is_no_cost(void **state)
+{
+    (void)state;
+    bench b;
+    bench_open(&b, &(lw_core_options){ 0 });
+    stream *s = start(&b, stream_init(&b, 0, 20, 60));
+    while (s->ends == 0) {
+        b.now += s->count % 4 == 3 ? 1000 * MS : MS;
+        rounds(&b, 1);
+    }
+    assert_true(lw_costs_at(&b.core->costs, 1) > 9.0 * MS && lw_costs_at(&b.core->costs, 1) < 11.0 * MS);
+    run_to_end(&b);
+    bench_close(&b);
 }
 
 /* ---- ends ---- */
@@ -511,8 +573,10 @@ int main(void)
         cmocka_unit_test(prompts_go_ahead_in_halves),
         cmocka_unit_test(what_the_host_draws_is_waited_for),
         cmocka_unit_test(drafts_that_are_there_are_waited_for),
+        cmocka_unit_test(a_draft_has_never_more_than_its_places),
         cmocka_unit_test(a_head_that_pays_is_waited_for),
         cmocka_unit_test(the_hosts_part_is_hidden),
+        cmocka_unit_test(time_outside_is_no_cost),
         cmocka_unit_test(an_end_drops_the_row_ahead),
         cmocka_unit_test(cancelled_and_finished_lanes_keep_their_pages_to_the_rounds_end),
         cmocka_unit_test(a_pause_lets_the_round_under_way_end),

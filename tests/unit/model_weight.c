@@ -313,6 +313,25 @@ static void formats_have_names(void **state)
     assert_string_equal(text, "int4 group 64");
 }
 
+static void int8_products_are_of_whole_codes(void **state)
+{
+    (void)state;
+    float table[16] = { 0, .5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -.5f, -1, -1.5f, -2, -3, -4, -6 };
+    lw_weight w = { .map = LW_MAP_INTEGER, .code_bits = 4, .group = 64, .bias_per_scale = -8.0f };
+    assert_true(lw_weight_takes_int8(&w));
+    w.bias_per_scale = -7.5f;
+    assert_false(lw_weight_takes_int8(&w));
+    w = (lw_weight){ .map = LW_MAP_TABLE16, .code_bits = 4, .group = 16, .table = table };
+    assert_true(lw_weight_takes_int8(&w));
+    table[3] = 1.25f;
+    assert_false(lw_weight_takes_int8(&w));
+    table[3] = 6.5f;
+    assert_false(lw_weight_takes_int8(&w));
+    w = (lw_weight){ .map = LW_MAP_E4M3, .code_bits = 8, .group = 64 };
+    assert_false(lw_weight_takes_int8(&w));
+    assert_false(lw_weight_takes_int8(&(lw_weight){ .map = LW_MAP_BF16, .code_bits = 16 }));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -324,6 +343,7 @@ int main(void)
         cmocka_unit_test(dense_rows_are_exact),
         cmocka_unit_test(tables_and_floats_of_8_bits),
         cmocka_unit_test(formats_have_names),
+        cmocka_unit_test(int8_products_are_of_whole_codes),
         cmocka_unit_test(loads_end_with_the_row),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -339,6 +339,29 @@ static void entries_follow_one_another(void **state)
     lw_plan_deinit(&p);
 }
 
+/* Of linears alone, by their weight: a table that is only embedded stays as it is. */
+static void linears_over_whole_codes_take_int8(void **state)
+{
+    (void)state;
+    lw_plan p;
+    lw_weight w = { .name = "w", .stack_count = 1, .rows = WIDTH, .cols = WIDTH, .map = LW_MAP_INTEGER,
+                    .code_bits = 4, .group = 64 };
+    assert_int_equal(lw_plan_init(&p, NULL), LW_OK);
+    lw_plan_entry_begin(&p, "main");
+    const lw_wref codes = lw_plan_weight(&p, &w);
+    w.rows = VOCAB;
+    const lw_wref table = lw_plan_weight(&p, &w);
+    w.rows = WIDTH, w.map = LW_MAP_E4M3, w.code_bits = 8;
+    const lw_wref floats = lw_plan_weight(&p, &w);
+    const lw_ref x = lw_plan_linear(&p, lw_plan_embed(&p, table), codes, LW_TYPE_BF16);
+    lw_plan_linear(&p, x, floats, LW_TYPE_BF16);
+    lw_plan_take_int8(&p);
+    assert_true(p.weights[codes.index].x_int8);
+    assert_false(p.weights[table.index].x_int8);
+    assert_false(p.weights[floats.index].x_int8);
+    lw_plan_deinit(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -355,6 +378,7 @@ int main(void)
         cmocka_unit_test(a_page_holds_64_positions),
         cmocka_unit_test(equal_rope_tables_are_one),
         cmocka_unit_test(entries_follow_one_another),
+        cmocka_unit_test(linears_over_whole_codes_take_int8),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

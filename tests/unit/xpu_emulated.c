@@ -18,6 +18,7 @@ typedef struct probe_case {
     lw_ze_module *module;
     lw_xpu_memory in, out;
     uint32_t groups;
+    lw_ze_kernel *kernel;        /* the one that was appended last */
 } probe_case;
 
 static void file_read(const char *path, uint8_t **bytes, size_t *count)
@@ -71,8 +72,8 @@ static void case_close(probe_case *c)
     dlclose(c->library);
 }
 
-/* Runs the kernel over in; the status of the wait. */
-static lw_status probe_run(probe_case *c, const char *name, const void *in, void *out, lw_diag *d)
+/* Uploads in and appends the kernel; what the device says of that. */
+static lw_ze_result probe_append(probe_case *c, const char *name, const void *in)
 {
     const lw_ze *ze = &c->device->ze;
     const uint64_t args[2] = { (uintptr_t)c->in.at, (uintptr_t)c->out.at };
@@ -86,10 +87,22 @@ static lw_status probe_run(probe_case *c, const char *name, const void *in, void
     assert_int_equal(ze->zeKernelSetGroupSize(kernel, ITEMS, 1, 1), LW_ZE_RESULT_SUCCESS);
     assert_int_equal(ze->zeKernelSetArgumentValue(kernel, 0, sizeof args, args), LW_ZE_RESULT_SUCCESS);
     assert_int_equal(lw__xpu_upload(c->device, c->in.at, in, bytes, NULL), LW_OK);
-    assert_int_equal(ze->zeCommandListAppendLaunchKernel(c->device->list, kernel, &groups, NULL, 0, NULL),
-                     LW_ZE_RESULT_SUCCESS);
+    c->kernel = kernel;
+    return ze->zeCommandListAppendLaunchKernel(c->device->list, kernel, &groups, NULL, 0, NULL);
+}
+
+static void kernel_close(probe_case *c)
+{
+    assert_int_equal(c->device->ze.zeKernelDestroy(c->kernel), LW_ZE_RESULT_SUCCESS);
+}
+
+/* Runs the kernel over in; the status of the wait. */
+static lw_status probe_run(probe_case *c, const char *name, const void *in, void *out, lw_diag *d)
+{
+    assert_int_equal(probe_append(c, name, in), LW_ZE_RESULT_SUCCESS);
     const lw_status status = lw__xpu_sync(c->device, d);
-    assert_int_equal(ze->zeKernelDestroy(kernel), LW_ZE_RESULT_SUCCESS);
+    kernel_close(c);
+    const size_t bytes = (size_t)c->groups * ITEMS * 4;
     if (status == LW_OK)
         assert_int_equal(lw__xpu_download(c->device, out, c->out.at, bytes, NULL), LW_OK);
     return status;
@@ -267,6 +280,29 @@ static void gen12lp_has_no_matrix_engine(void **state)
     unsetenv("LW_EMULATED_KIND");
 }
 
+/* 100 KiB: one kind has them, the other has 64. */
+static void local_memory_ends(void **state)
+{
+    (void)state;
+    probe_case c;
+    uint32_t in[COUNT], out[COUNT];
+    case_open(&c);
+    for (uint32_t i = 0; i < COUNT; i++) in[i] = 3 * i + 1;
+    assert_int_equal(probe_run(&c, "lw_spread", in, out, NULL), LW_OK);
+    for (uint32_t i = 0; i < COUNT; i++)
+        assert_int_equal(out[i], in[i / ITEMS * ITEMS + ITEMS - 1 - i % ITEMS]);
+    assert_string_equal(c.emulated->error, "");
+    case_close(&c);
+    setenv("LW_EMULATED_KIND", "gen12lp", 1);
+    case_open(&c);
+    assert_int_equal(probe_run(&c, "lw_reverse", in, out, NULL), LW_OK);
+    assert_int_equal(probe_append(&c, "lw_spread", in), LW_ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY);
+    kernel_close(&c);
+    assert_non_null(strstr(c.emulated->error, "more local memory than the device has"));
+    case_close(&c);
+    unsetenv("LW_EMULATED_KIND");
+}
+
 /* What the driver says of the device, and how large a work-group it takes. */
 static void kinds_differ(void **state)
 {
@@ -384,6 +420,7 @@ int main(void)
         cmocka_unit_test(the_matrix_engine_multiplies),
         cmocka_unit_test(surfaces_end_in_zeros),
         cmocka_unit_test(gen12lp_has_no_matrix_engine),
+        cmocka_unit_test(local_memory_ends),
         cmocka_unit_test(kinds_differ),
         cmocka_unit_test(a_device_can_be_lost),
         cmocka_unit_test(an_older_driver_knows_fewer_flags),

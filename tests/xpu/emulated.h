@@ -49,6 +49,8 @@ extern lw_emulated_state lw_emulated;
 /* A module's bytes as this device runs them, malloc'd. False: why says why not. */
 typedef struct emulated_image { uint8_t *bytes; size_t count; } emulated_image;
 bool emulated_image_make(const lw_ze_module_desc *desc, emulated_image *out, char why[128]);
+/* Local memory that a work-group of the kernel has. */
+uint64_t emulated_local_bytes(const emulated_image *image, const char *kernel);
 
 /* Threads that share the groups of a launch. Each has a copy of every module, with local memory of its own.
  */

@@ -5,6 +5,7 @@
 #include "emulated.h"
 
 #include <dlfcn.h>
+#include <elf.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,6 +73,27 @@ static bool spirv_answer(const uint8_t *bytes, size_t count, emulated_image *out
     if (library != NULL) dlclose(library);
     if (ok) lw_emulated.spirv_builds++;
     return ok;
+}
+
+/* clang makes of each of its variables a static one of zeros, called KERNEL.VARIABLE. */
+uint64_t emulated_local_bytes(const emulated_image *image, const char *kernel)
+{
+    const Elf64_Ehdr *head = (const void *)image->bytes;
+    const Elf64_Shdr *sections = (const void *)(image->bytes + head->e_shoff), *table = sections;
+    while (table < sections + head->e_shnum && table->sh_type != SHT_SYMTAB) table++;
+    if (table == sections + head->e_shnum) return UINT64_MAX;
+    const Elf64_Sym *symbols = (const void *)(image->bytes + table->sh_offset);
+    const char *names = (const char *)image->bytes + sections[table->sh_link].sh_offset;
+    const size_t length = strlen(kernel);
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < table->sh_size / sizeof *symbols; i++) {
+        const Elf64_Sym *s = &symbols[i];
+        const char *name = names + s->st_name;
+        if (ELF64_ST_TYPE(s->st_info) != STT_OBJECT || s->st_shndx >= head->e_shnum) continue;
+        if (strncmp(name, kernel, length) != 0 || name[length] != '.') continue;
+        bytes += sections[s->st_shndx].sh_type == SHT_NOBITS ? s->st_size : 0;
+    }
+    return bytes;
 }
 
 bool emulated_image_make(const lw_ze_module_desc *desc, emulated_image *out, char why[128])

@@ -21,6 +21,11 @@ float8 OVER fma(float8 a, float8 b, float8 c)
 {
     return (float8)(fma(a.lo, b.lo, c.lo), fma(a.hi, b.hi, c.hi));
 }
+float16 OVER fma(float16 a, float16 b, float16 c)
+{
+    return (float16)(fma(a.lo, b.lo, c.lo), fma(a.hi, b.hi, c.hi));
+}
+uint8 OVER convert_uint8(uchar8 x) { return __builtin_convertvector(x, uint8); }
 float OVER sqrt(float x) { return __builtin_sqrtf(x); }
 float OVER fabs(float x) { return __builtin_fabsf(x); }
 float OVER floor(float x) { return __builtin_floorf(x); }

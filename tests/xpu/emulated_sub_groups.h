@@ -118,4 +118,14 @@ int OVER sub_group_all(int predicate) { return sub_group_reduce_min(predicate !=
 BLOCK_READ(uint, )
 BLOCK_READ(ushort, _us)
 
+/* All lanes' numbers by one meeting in place of 16. */
+#define LW_LANES_OF(lanes) lw_emulated_lanes(lanes)
+static inline float16 lw_emulated_lanes(float mine)
+{
+    const void *slots = lw_emulated_exchange(&mine, sizeof mine);
+    float16 all;
+    for (uint i = 0; i < 16; i++) all[i] = SLOT(float, slots, i);
+    return all;
+}
+
 #endif

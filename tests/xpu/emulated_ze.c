@@ -32,6 +32,7 @@ struct lw_ze_kernel {
     const emulated_kind *kind;
     emulated_kernel fns[EMULATED_WORKERS];
     uint32_t args_bytes, items[3];
+    uint64_t local_bytes;
     bool has_args, sees_memory;
     uint8_t args[EMULATED_ARGUMENT_BYTES_MAX];
 };
@@ -277,6 +278,7 @@ lw_ze_result zeKernelCreate(lw_ze_module *module, const lw_ze_kernel_desc *desc,
         *(void **)&(*out)->fns[i] = dlsym(module->libraries[i], name);
     (*out)->kind = module->kind;
     (*out)->args_bytes = *bytes;
+    (*out)->local_bytes = emulated_local_bytes(&module->image, desc->name);
     return LW_ZE_RESULT_SUCCESS;
 }
 
@@ -532,6 +534,10 @@ lw_ze_result zeCommandListAppendLaunchKernel(lw_ze_list *list, lw_ze_kernel *ker
     (void)waits;
     if (wait_count != 0 || !kernel->has_args || kernel->items[0] == 0 || groups->x == 0 || groups->y == 0)
         return LW_ZE_RESULT_ERROR_INVALID_ARGUMENT;
+    if (kernel->local_bytes > kernel->kind->local_bytes_max) {
+        misuse("a kernel wants more local memory than the device has");
+        return LW_ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY;
+    }
     if (!kernel->sees_memory) misuse("a launch of a kernel that may find memory not resident");
     command c = { .groups = { groups->x, groups->y, groups->z }, .signal = signal,
                   .has_matrix = kernel->kind->has_matrix };

@@ -14,6 +14,17 @@ LW_KERNEL(reverse, lw_probe_args)
     ((global uint *)a.out)[base + item] = all[63 - item];
 }
 
+/* The same through more local memory than some devices have. */
+LW_KERNEL(spread, lw_probe_args)
+{
+    local uint all[64][400];
+    const uint item = get_local_id(0);
+    const size_t base = get_group_id(0) * 64;
+    all[item][6 * item] = ((const global uint *)a.in)[base + item];
+    barrier(CLK_LOCAL_MEM_FENCE);
+    ((global uint *)a.out)[base + item] = all[63 - item][6 * (63 - item)];
+}
+
 /* Lanes of a sub-group see each other's numbers, though sub-groups take different turns. */
 LW_KERNEL(lanes, lw_probe_args)
 {

@@ -55,6 +55,7 @@ def test_refusals_say_what_is_missing():
     assert "SPIR-V, which takes LW_EMULATED_COMPILED" in text or "LANEWISE_XPU_KERNELS" in text
     assert 'no device "xpu:3"; there is xpu:0' in refusal(LFM, "--device", "xpu:3")
     assert "GiB are free" in refusal(LFM, "--device", "xpu", LW_EMULATED_BYTES="3000000")
+    assert 'op "linear" without activations in int8' in refusal(LFM, "--device", "xpu", "--act-int8")
     assert "there is one cpu device" in refusal(LFM, "--device", "cpu:1")
 
 

@@ -2,9 +2,9 @@
 import json
 
 import pytest
-from emulated import DEMOS, ROOT, lanewise, needs_kernels, needs_loader
+from emulated import DEMOS, KINDS, ROOT, lanewise, needs_kernels, needs_loader
 
-RUNS = [(name, kind, []) for name, kinds in DEMOS.items() for kind in kinds] + [("lfm3-mlx4", "gen12lp", ["--kv-int8"])]
+RUNS = [(name, kind, []) for name in DEMOS for kind in KINDS] + [("lfm3-mlx4", "gen12lp", ["--kv-int8"])]
 LAWS = 7
 
 

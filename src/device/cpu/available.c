@@ -48,14 +48,15 @@ const lw_cpu_kernels *const *lw_cpu_available(void)
 {
 #if defined(__x86_64__)
     static const lw_cpu_kernels *const tables[] = {
-        &lw_cpu_avx512bf16, &lw_cpu_avx512, &lw_cpu_avx2, &lw_cpu_generic, NULL,
+        &lw_cpu_avx512bf16, &lw_cpu_avx512vnni, &lw_cpu_avx512, &lw_cpu_avx2, &lw_cpu_generic, NULL,
     };
     __builtin_cpu_init();
     const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
     const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")
                      && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-    const bool bf16 = avx512 && __builtin_cpu_supports("avx512bf16");
-    return tables + (bf16 ? 0 : avx512 ? 1 : avx2 ? 2 : 3);
+    const bool vnni = avx512 && __builtin_cpu_supports("avx512vnni");
+    const bool bf16 = vnni && __builtin_cpu_supports("avx512bf16");
+    return tables + (bf16 ? 0 : vnni ? 1 : avx512 ? 2 : avx2 ? 3 : 4);
 #else
     static const lw_cpu_kernels *const tables[] = { &lw_cpu_generic, NULL };
     return tables;

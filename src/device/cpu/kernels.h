@@ -9,6 +9,12 @@
 
 #include "device/cpu/args.h"
 
+/* What a linear call is where x enters in int8; as linear_prepare and linear_blocks below. */
+typedef struct lw_cpu_int8_kernels {
+    void (*prepare)(const lw_cpu_linear_args *args, unsigned part, unsigned parts);
+    void (*blocks)(const lw_cpu_linear_args *args, uint32_t begin, uint32_t end);
+} lw_cpu_int8_kernels;
+
 typedef struct lw_cpu_kernels {
     const char *isa;
     uint32_t block_cols;                /* output columns that stand side by side in a repacked weight */
@@ -37,6 +43,7 @@ typedef struct lw_cpu_kernels {
     void (*linear_run)(const lw_cpu_linear_args *args, unsigned part, unsigned parts);
     /* What run does for its part: blocks [begin, end) of the member's columns, begin a whole pair of them. */
     void (*linear_blocks)(const lw_cpu_linear_args *args, uint32_t begin, uint32_t end);
+    const lw_cpu_int8_kernels *int8;    /* which the three take to for weights that read x in int8 */
 } lw_cpu_kernels;
 
 /* Floats of scratch that one part of a call needs. */
@@ -51,6 +58,7 @@ extern const lw_cpu_kernels lw_cpu_generic;
 #if defined(__x86_64__)
 extern const lw_cpu_kernels lw_cpu_avx2;
 extern const lw_cpu_kernels lw_cpu_avx512;      /* isa "avx512f": fp32 fma at every weight */
+extern const lw_cpu_kernels lw_cpu_avx512vnni;  /* the same, and the dot of bytes for an int8 x */
 extern const lw_cpu_kernels
     lw_cpu_avx512bf16; /* isa "avx512bf16": bf16 dot where the codes are exact in bf16 */
 #endif

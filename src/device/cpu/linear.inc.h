@@ -12,8 +12,7 @@
  * fma is the compiler's choice.
  */
 #include "device/cpu/linear_codes.inc.h"
-#include "device/cpu/linear_weight.h"
-#include "base/float16.h"
+#include "device/cpu/linear_tiles.inc.h"
 #include "base/pool.h"
 #include "base/size.h"
 
@@ -27,14 +26,8 @@ enum {
 #endif
 #define EACH_LOW_HEIGHT(X, form) X(form, 1) X(form, 2) X(form, 3) X(form, 4)
     ROWS_DIRECT = 8,      /* up to here codes are decoded in the inner loop, above once for many tiles */
-    ROWS_KEPT_MAX = 48,   /* rows that share a decoded group: their sums stay in the first-level cache */
-    DECODED_BYTES = 16 << 10, /* of decoded weights, which stay there too */
-    BLOCKS_MAX = LW__PANEL_BLOCKS,
     TILES_TOGETHER = 2,   /* that take turns with the groups of a panel */
     TURN_BYTES = 16 << 10, /* of the groups of a turn: they stay in the first-level cache */
-    PANEL_X_BYTES = 384 << 10, /* prepared rows that stay in the second-level cache while columns pass */
-    LINE_BYTES = 64,
-    AHEAD_BYTES = 2048,   /* past the blocks that run side by side, how far codes are asked for */
 };
 
 /* A row tile times a run of blocks of one panel. */
@@ -84,14 +77,6 @@ typedef struct spot {
     float *acc;
     const uint8_t *ahead;      /* what to ask for; NULL: nothing */
 } spot;
-
-LINEAR_INLINE vf load_scales(lw_dtype type, const uint8_t *at)
-{
-    if (type == LW_DTYPE_BF16) return vf_load_bf16(at);
-    if (type == LW_DTYPE_F16) return vf_load_fp16(at);
-    if (type == LW_DTYPE_F8_E4M3) return vf_load_e4m3(at);
-    return vf_load(at);
-}
 
 /* Adds the dots of one group of one block to its accumulators. */
 LINEAR_INLINE void enter_block(lw_dtype type, bool has_bias, const lw_cpu_weight *w, int rows, const vf *dot,
@@ -161,21 +146,6 @@ typedef struct step {
     code_masks masks;
     vi high[BLOCKS_MAX];
 } step;
-
-/* Asks for the lines of [at, at + bytes); outside of a weight that is in vain, and harmless. */
-LINEAR_INLINE void ask_for(const uint8_t *at, size_t bytes)
-{
-    LINEAR_UNROLL
-    for (size_t i = 0; i < bytes; i += LINE_BYTES) __builtin_prefetch(at + i);
-}
-
-/* Asks for the next bytes of what lies ahead, where anything does, and returns what is left to ask for. */
-LINEAR_INLINE const uint8_t *ask_next(const uint8_t *ahead, size_t bytes)
-{
-    if (ahead == NULL) return NULL;
-    ask_for(ahead, bytes);
-    return ahead + bytes;
-}
 
 /* Where a group's share of that ends. */
 LINEAR_INLINE const uint8_t *ahead_end_of(const spot *s, int blocks, const lw_cpu_weight *w)
@@ -380,16 +350,12 @@ static bool is_direct(const lw_cpu_linear_args *args)
     return args->weight->read == LW__READ_PAIRS || args->rows <= ROWS_DIRECT;
 }
 
-/* Rows of the tile that begins at `row`: the tallest that there is code for, but halves of what would leave
- * a short one behind, whose few chains would wait for each other. */
+static bool has_height(uint32_t rows) { return decoded_tiles[rows] != NULL; }
+
+/* Rows of the tile that begins at `row`. */
 static uint32_t tile_height(const lw_cpu_linear_args *args, uint32_t row)
 {
-    const uint32_t left = args->rows - row;
-    if (left >= 2 * ROWS_MAX) return ROWS_MAX;
-    if (left <= ROWS_MAX && decoded_tiles[left] != NULL) return left;
-    uint32_t rows = (left + 1) / 2;
-    while (decoded_tiles[rows] == NULL) rows++;
-    return rows;
+    return height_of(args->rows - row, ROWS_MAX, has_height);
 }
 
 /* The part of prepared that belongs to the tile that begins at `row`: x, then sums. */
@@ -397,9 +363,6 @@ static float *tile_x(const lw_cpu_linear_args *args, uint32_t row)
 {
     return (float *)args->prepared + row * (lw__prepared_x_words(args->weight) + args->weight->group_count);
 }
-
-/* Where row r of a call lies in x or y. */
-static uint32_t vector_of(const uint32_t *rows, uint32_t r) { return rows == NULL ? r : rows[r]; }
 
 /* The tile that begins at `row`, of blocks [first, last) of one panel. */
 static tile tile_of(const lw_cpu_linear_args *args, uint32_t row, uint32_t first, uint32_t last)

@@ -17,7 +17,10 @@ void lw__cpu_generic_linear_prepare(const lw_cpu_linear_args *args, unsigned par
 void lw__cpu_generic_linear_run(const lw_cpu_linear_args *args, unsigned part, unsigned parts);
 void lw__cpu_generic_linear_blocks(const lw_cpu_linear_args *args, uint32_t begin, uint32_t end);
 
+extern const lw_cpu_int8_kernels lw__cpu_generic_int8;
+
 #if defined(__x86_64__)
+extern const lw_cpu_int8_kernels lw__cpu_avx2_int8, lw__cpu_avx512_int8, lw__cpu_avx512vnni_int8;
 void lw__cpu_avx2_linear_prepare(const lw_cpu_linear_args *args, unsigned part, unsigned parts);
 void lw__cpu_avx2_linear_run(const lw_cpu_linear_args *args, unsigned part, unsigned parts);
 void lw__cpu_avx2_linear_blocks(const lw_cpu_linear_args *args, uint32_t begin, uint32_t end);

@@ -16,19 +16,6 @@ static float group_sum(const float *x, uint32_t count)
     return lane[0];
 }
 
-/* One group of one row as fp32, zeros past the end of x. */
-static void load_group(const lw_cpu_linear_args *args, uint32_t row, uint32_t group, float *values)
-{
-    const lw_cpu_weight *const w = args->weight;
-    const uint32_t begin = group * w->group;
-    const uint32_t count = begin >= w->cols ? 0 : w->cols - begin < w->group ? w->cols - begin : w->group;
-    const lw_bf16 *const x = args->x + row * args->x_stride + begin;
-    uint32_t k = 0;
-    for (; k + LANES <= count; k += LANES) vf_store(values + k, vf_load_bf16(x + k));
-    for (; k < count; k++) values[k] = lw_float_of_bf16(x[k]);
-    for (; k < w->group; k++) values[k] = 0.0f;
-}
-
 /* The x of one group of one row goes to every rows-th word of its tile. */
 static void place_group(const lw_cpu_weight *w, const float *values, const float *factors, float *x,
                         uint32_t rows)
@@ -52,6 +39,10 @@ static void place_group(const lw_cpu_weight *w, const float *values, const float
 void LW_LINEAR(prepare)(const lw_cpu_linear_args *args, unsigned part, unsigned parts)
 {
     const lw_cpu_weight *const w = args->weight;
+    if (w->int8 != NULL) {
+        w->int8->prepare(args, part, parts);
+        return;
+    }
     const size_t x_words = lw__prepared_x_words(w), group_words = x_words / w->group_count;
     float factors[LW__GROUP_UNIT], values[LW__GROUP_MAX];
     for (uint32_t k = 0; k < LW__GROUP_UNIT; k++) factors[k] = lw__x_factor(w, k);

@@ -4,41 +4,6 @@
 #ifndef LW_DEVICE_CPU_LINEAR_RUN_INC_H
 #define LW_DEVICE_CPU_LINEAR_RUN_INC_H
 
-static uint32_t one_nan(uint32_t bits) { return (bits & 0x7FFFFFFFu) > 0x7F800000u ? 0x7FC00000u : bits; }
-
-/* Stores count columns of one row of one block. */
-static void store_row(const lw_cpu_linear_args *args, size_t row, uint32_t col, const float *acc,
-                      uint32_t count)
-{
-    const float factor = args->weight->globals[args->member].factor;
-    uint32_t bits[LANES];
-    for (int i = 0; i < LANES; i++) bits[i] = one_nan(lw_bits_of_float(acc[i] * factor));
-    if (args->y_f32) {
-        memcpy((float *)args->y + row * args->y_stride + col, bits, count * sizeof *bits);
-        return;
-    }
-    lw_bf16 values[LANES];
-    for (int i = 0; i < LANES; i++) {
-        const uint32_t near = bits[i] + 0x7FFFu + (bits[i] >> 16 & 1u);
-        values[i] = (lw_bf16)((bits[i] == 0x7FC00000u ? bits[i] : near) >> 16);
-    }
-    memcpy((lw_bf16 *)args->y + row * args->y_stride + col, values, count * sizeof *values);
-}
-
-/* first is the block of the tile's first column. */
-static void store_tile(const lw_cpu_linear_args *args, const tile *t, uint32_t first)
-{
-    const uint32_t columns = args->weight->rows;
-    for (uint32_t b = 0; b < t->block_count; b++) {
-        const uint32_t col = (first + b) * LANES;
-        if (col >= columns) return;
-        const uint32_t count = columns - col < LANES ? columns - col : LANES;
-        for (uint32_t r = 0; r < t->rows; r++)
-            store_row(args, vector_of(args->y_rows, t->row + r), col, t->acc + (b * t->rows + r) * LANES,
-                      count);
-    }
-}
-
 /* Tiles of the same blocks, group by group or in turns of some groups, so that a panel is read once. */
 static void run_tiles(const tile *t, uint32_t count)
 {
@@ -79,7 +44,8 @@ static void run_panel(const lw_cpu_linear_args *args, uint32_t begin, uint32_t e
         }
         memset(acc, 0, (size_t)(sums - acc) * sizeof *acc);
         run_tiles(t, count);
-        for (uint32_t i = 0; i < count; i++) store_tile(args, &t[i], first);
+        for (uint32_t i = 0; i < count; i++)
+            store_sums(args, first, t[i].block_count, t[i].row, t[i].rows, t[i].acc);
     }
 }
 
@@ -87,13 +53,6 @@ enum {
     DECODED_PAIR = LW__BLOCKS_UNIT * LW__GROUP_MAX * LANES,
     DECODED_MAX = DECODED_BYTES / 4 > DECODED_PAIR ? DECODED_BYTES / 4 : DECODED_PAIR,
 };
-
-/* Blocks whose decoded groups are kept: whole pairs. */
-static uint32_t blocks_decoded(const lw_cpu_weight *w)
-{
-    const uint32_t fit = DECODED_BYTES / 4 / (w->group * LANES) / LW__BLOCKS_UNIT * LW__BLOCKS_UNIT;
-    return fit < LW__BLOCKS_UNIT ? LW__BLOCKS_UNIT : fit < BLOCKS_MAX ? fit : BLOCKS_MAX;
-}
 
 /* Rows and blocks that share decoded groups. */
 typedef struct decoded_job {
@@ -131,7 +90,7 @@ static void run_decoded_group(decoded_job *job, uint32_t g)
 static void run_decoded(const lw_cpu_linear_args *args, uint32_t begin, uint32_t end, uint32_t first,
                         uint32_t last)
 {
-    const uint32_t together = blocks_decoded(args->weight);
+    const uint32_t together = blocks_kept((size_t)args->weight->group * LANES * sizeof(float));
     decoded_job job;
     for (uint32_t block = first, next; block < last; block = next) {
         next = last - block < together ? last : block + together;
@@ -145,20 +104,11 @@ static void run_decoded(const lw_cpu_linear_args *args, uint32_t begin, uint32_t
         }
         memset(job.acc, 0, (size_t)(sums - job.acc) * sizeof *sums);
         for (uint32_t g = 0; g < args->weight->group_count; g++) run_decoded_group(&job, g);
-        for (uint32_t i = 0; i < job.count; i++) store_tile(args, &job.tiles[i], block);
+        for (uint32_t i = 0; i < job.count; i++) {
+            const tile *const t = &job.tiles[i];
+            store_sums(args, block, t->block_count, t->row, t->rows, t->acc);
+        }
     }
-}
-
-/* Rows that run together from `row` on: whole tiles whose prepared x stays in a cache. */
-static uint32_t rows_together(const lw_cpu_linear_args *args, uint32_t row)
-{
-    const size_t row_bytes = lw__prepared_x_words(args->weight) * sizeof(float);
-    const size_t fit = PANEL_X_BYTES / row_bytes;
-    const uint32_t most = fit < ROWS_KEPT_MAX ? (uint32_t)fit : ROWS_KEPT_MAX;
-    uint32_t rows = tile_height(args, row);
-    while (row + rows < args->rows && rows + tile_height(args, row + rows) <= most)
-        rows += tile_height(args, row + rows);
-    return rows;
 }
 
 void LW_LINEAR(blocks)(const lw_cpu_linear_args *args, uint32_t begin, uint32_t end)
@@ -167,8 +117,13 @@ void LW_LINEAR(blocks)(const lw_cpu_linear_args *args, uint32_t begin, uint32_t 
     LW_ASSERT(w->block_cols == LANES);
     LW_ASSERT(args->member < w->stack_count);
     LW_ASSERT(end <= w->block_count);
+    if (w->int8 != NULL) {
+        w->int8->blocks(args, begin, end);
+        return;
+    }
+    const size_t row_bytes = lw__prepared_x_words(w) * sizeof(float);
     for (uint32_t row = 0, rows; row < args->rows; row += rows) {
-        rows = rows_together(args, row);
+        rows = rows_together(args, row, row_bytes, tile_height);
         for (uint32_t block = begin, next; block < end; block = next) {
             next = block - block % LW__PANEL_BLOCKS + LW__PANEL_BLOCKS;
             if (next > end) next = end;

@@ -17,6 +17,8 @@
  *     high_bits further up.
  *   LW__READ_PAIRS: the halves of a word hold even and odd k, the i-th pair at bits * i of its half; each
  *   plane alike.
+ *   LW__READ_INT8: the bytes of a word hold k, k + 1, k + 2 and k + 3, the i-th four of them at bits * i of
+ *   each byte; each plane alike.
  * 4-bit indices of a table lie as 4-bit integers do, and are shifted down before they are looked up.
  * bf16 has two k in a word (the even one low); fp16, fp32 and e4m3 lie as [k][block_cols].
  */
@@ -41,8 +43,8 @@ typedef enum lw__form {
     LW__FORM_COUNT
 } lw__form;
 
-/* How the kernels read x: fp32 and fma, or bf16 pairs and the bf16 dot. */
-typedef enum lw__read { LW__READ_FLOAT, LW__READ_PAIRS } lw__read;
+/* How the kernels read x: fp32 and fma, bf16 pairs and the bf16 dot, or four int8 and a dot of bytes. */
+typedef enum lw__read { LW__READ_FLOAT, LW__READ_PAIRS, LW__READ_INT8 } lw__read;
 
 /* Some bits of every code, in words of 32 / bits consecutive k. */
 typedef struct lw__plane {
@@ -71,6 +73,9 @@ struct lw_cpu_weight {
     lw__plane low, high;      /* integer codes and bf16; unused for fp16 and fp32 */
     lw_dtype scale_type;
     float table[16];          /* of LW__FORM_TABLE4: exact in bf16 */
+    const lw_cpu_int8_kernels *int8; /* of LW__READ_INT8; else NULL */
+    int32_t zero;             /* of LW__READ_INT8, without stored biases: the code that stands for 0 */
+    uint8_t table_codes[16];  /* of LW__READ_INT8 and LW__FORM_TABLE4: twice the table's values, plus zero */
     lw__global *globals;      /* [stack_count] */
     bool has_scale, has_bias;           /* what is stored */
     float bias_per_scale;     /* without stored biases */
@@ -91,7 +96,7 @@ static inline uint8_t *lw__group_at(const lw_cpu_weight *w, uint32_t member, uin
     return w->memory + member * w->member_bytes + (groups_before + block - first) * w->group_bytes;
 }
 
-/* Words that prepare fills per row: x, then one sum per group. */
+/* Words that prepare fills per row of floats: x, then one sum per group. */
 static inline size_t lw__prepared_x_words(const lw_cpu_weight *w)
 {
     const size_t padded = (size_t)w->group * w->group_count;
@@ -101,7 +106,7 @@ static inline size_t lw__prepared_x_words(const lw_cpu_weight *w)
 /* The factor that undoes the place of code k in its low word. */
 static inline float lw__x_factor(const lw_cpu_weight *w, uint32_t k)
 {
-    if (w->read == LW__READ_PAIRS || w->form > LW__FORM_INT8) return 1.0f;
+    if (w->read != LW__READ_FLOAT || w->form > LW__FORM_INT8) return 1.0f;
     const uint32_t codes = 32 / w->low.bits, j = k % codes;
     if (j == codes - 1) return 1.0f;
     return 1.0f / (float)(1u << (w->low.bits * j));

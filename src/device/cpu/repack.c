@@ -65,13 +65,15 @@ static bool is_scale_type(const lw_weight *weight)
            || weight->scale_type == LW_DTYPE_F32;
 }
 
-/* Columns of a group of the kernels: the weight's own, or pieces of a wide one; 0: there is no such cut. */
+/* Columns of a group of the kernels: the weight's own, or pieces of a wide one; 0: there is no such cut. An
+ * int8 x is scaled by groups too: none is wider than a piece that could be one. */
 static uint32_t cut_of(const lw_weight *weight, lw__form form)
 {
     enum { PIECE = 128 };
     const bool is_whole_row = weight->group >= weight->cols;
     const uint32_t unit = form == LW__FORM_TABLE4 ? LW__GROUP_UNIT : LW__GROUP_UNIT_SPLIT;
     if (weight->group == 0) return is_dense(form) || form == LW__FORM_E4M3 ? LW__DENSE_GROUP : 0;
+    if (weight->x_int8 && weight->group % PIECE == 0) return PIECE;
     if (weight->group <= LW__GROUP_MAX && weight->group % unit == 0) return weight->group;
     return is_whole_row || weight->group % PIECE == 0 ? PIECE : 0;
 }
@@ -88,6 +90,7 @@ static float factor_of(const lw_weight *weight, lw__form form, uint32_t member)
 {
     double factor = lw_weight_global(weight, member);
     if (form == LW__FORM_E4M3) factor *= 256.0;
+    if (form == LW__FORM_TABLE4 && weight->x_int8) factor *= 0.5; /* whose codes are doubled */
     if (weight->group > 0 && weight->scale_type == LW_DTYPE_F8_E4M3) factor *= 256.0;
     return (float)factor;
 }
@@ -142,7 +145,8 @@ static lw__plane plane_make(lw__read read, uint32_t bits, uint32_t drop)
 {
     lw__plane plane = { .bits = bits, .drop = drop };
     for (uint32_t j = 0; bits > 0 && j < 32 / bits; j++) {
-        if (read == LW__READ_PAIRS || drop == 0)
+        if (read == LW__READ_INT8) plane.shift[j] = (uint8_t)(j % 4 * 8 + j / 4 * bits);
+        else if (read == LW__READ_PAIRS || drop == 0)
             plane.shift[j] = (uint8_t)(read == LW__READ_PAIRS ? j / 2 * bits + j % 2 * 16 : j * bits);
         else /* beside code j mod (32 / drop) of the low word that it continues */
             plane.shift[j] = (uint8_t)(drop * (j % (32 / drop) + 1) % 32 + j / (32 / drop) * bits);
@@ -158,10 +162,21 @@ static const struct { uint8_t float_low, float_high, pairs_low, pairs_high; } pl
     [LW__FORM_FP16] = { 16, 0, 16, 0 }, [LW__FORM_FP32] = { 32, 0, 32, 0 },
 };
 
+/* What the kernels of int8 need beside it: codes less zero, times the scale, are the weights. */
+static void layout_int8(const lw_cpu_kernels *kernels, const lw_weight *weight, lw_cpu_weight *w)
+{
+    w->read = LW__READ_INT8;
+    w->int8 = kernels->int8;
+    w->zero = (int32_t)-w->bias_per_scale;
+    if (w->form != LW__FORM_TABLE4) return;
+    w->zero = 2 * LW_TABLE_INT8_MAX;
+    for (int i = 0; i < 16; i++) w->table_codes[i] = (uint8_t)((int32_t)(2.0f * weight->table[i]) + w->zero);
+}
+
 /* Everything but the memory. */
 static void layout(const lw_cpu_kernels *kernels, const lw_weight *weight, lw__form form, lw_cpu_weight *w)
 {
-    const bool pairs = reads_pairs(kernels) && form <= LW__FORM_BF16;
+    const bool pairs = reads_pairs(kernels) && form <= LW__FORM_BF16 && !weight->x_int8;
     const bool scaled = weight->group != 0;
     w->stack_count = weight->stack_count;
     w->rows = weight->rows;
@@ -174,13 +189,14 @@ static void layout(const lw_cpu_kernels *kernels, const lw_weight *weight, lw__f
     w->group_count = (uint32_t)size_div_up(w->cols, w->group);
     const uint32_t low = pairs ? plane_bits[form].pairs_low : plane_bits[form].float_low;
     const uint32_t high = pairs ? plane_bits[form].pairs_high : plane_bits[form].float_high;
-    w->low = plane_make(w->read, low, 0);
-    w->high = plane_make(w->read, high, low);
     w->has_scale = scaled;
     w->has_bias = scaled && weight->has_bias;
     w->scale_type = scaled ? weight->scale_type : LW_DTYPE_F32;
     w->bias_per_scale = !scaled || weight->has_bias ? 0.0f : weight->bias_per_scale;
     if (form == LW__FORM_TABLE4) memcpy(w->table, weight->table, sizeof w->table);
+    if (weight->x_int8) layout_int8(kernels, weight, w);
+    w->low = plane_make(w->read, low, 0);
+    w->high = plane_make(w->read, high, low);
 
     const uint32_t scale_bytes = w->has_scale ? w->block_cols * (uint32_t)lw_dtype_bytes(w->scale_type) : 0;
     w->bias_at = scale_bytes;
@@ -491,7 +507,8 @@ size_t lw_cpu_prepared_bytes(const lw_cpu_kernels *kernels, uint32_t cols, uint3
 
 bool lw_cpu_same_prepare(const lw_cpu_weight *a, const lw_cpu_weight *b)
 {
-    if (a->read != b->read || a->group != b->group || a->cols != b->cols || a->block_cols != b->block_cols)
+    if (a->read != b->read || a->group != b->group || a->cols != b->cols || a->block_cols != b->block_cols
+        || a->zero != b->zero)
         return false;
     for (uint32_t k = 0; k < LW__GROUP_UNIT; k++)
         if (lw__x_factor(a, k) != lw__x_factor(b, k)) return false;

@@ -316,11 +316,6 @@ static void step_split(fuser *f, found *all)
     }
 }
 
-static bool has_parts(const lw_xpu_step *step)
-{
-    return step->fusion == LW_XPU_SWITCH_linears || step->fusion == LW_XPU_SWITCH_swiglu;
-}
-
 /* Appends step to the schedule and its ops to the layout's order. */
 static void step_place(const lw_xpu_step *step, lw_xpu_schedule *out, bool *has_run)
 {
@@ -331,7 +326,7 @@ static void step_place(const lw_xpu_step *step, lw_xpu_schedule *out, bool *has_
         out->order.steps[out->order.count++] = out->count;
     }
     out->steps[out->count] = *step;
-    if (has_parts(step)) out->steps[out->count].parts = out->parts_count++;
+    if (lw__xpu_step_has_parts(step)) out->steps[out->count].parts = out->parts_count++;
     out->count++;
 }
 

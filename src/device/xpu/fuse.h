@@ -35,6 +35,12 @@ typedef struct lw_xpu_schedule {
     lw_layout_order order;
 } lw_xpu_schedule;
 
+/* Of those that are linears, and perhaps what follows them. */
+static inline bool lw__xpu_step_has_parts(const lw_xpu_step *step)
+{
+    return step->fusion == LW_XPU_SWITCH_linears || step->fusion == LW_XPU_SWITCH_swiglu;
+}
+
 /* off: switches, by lw_xpu_switch. Takes its memory from arena. */
 lw_status lw__xpu_schedule_make(const lw_plan *plan, const bool *off, lw_arena *arena, lw_xpu_schedule *out,
                                 lw_diag *d) LW_MUST_USE;

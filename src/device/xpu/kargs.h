@@ -30,6 +30,9 @@ enum {
     LW_XPU_STEPS = 64,          /* rows of a lane that one launch of a recurrence takes */
     LW_XPU_INT8_COLS = 4,       /* head widths of int8 pages are multiples of it */
     LW_XPU_KEY_COLS = 8,        /* key heads of recurrences are multiples of it */
+    LW_XPU_PANEL = 64,          /* rows and columns of y that a work-group of the form for many rows makes, */
+    LW_XPU_PANEL_DEPTH = 32,    /* from so many columns of x at a time */
+    LW_XPU_PANEL_STEP = 9,      /* fp32 from one eight of those to its neighbour's: no two share a bank */
 };
 #define LW_XPU_NONE 0xFFFFFFFFu
 

@@ -16,8 +16,12 @@ enum { DENSE_GROUP = 64, PIECE = 128, WORD_BITS = 32, TABLE_COUNT = 16 };
 
 enum { PASSES_MAX = 3 };
 
-/* Rows of a pass, in the common set and in that for DPAS; 0: there are fewer. */
-static const uint32_t pass_rows[2][PASSES_MAX] = { { 1, LW_XPU_ROWS }, { 1, LW_XPU_ROWS, LW_XPU_ROWS_MANY } };
+/* Rows of a pass, in the common set and in that for DPAS, and from how many on it is taken: a panel, which
+ * all forms share, where three quarters of it are full. Only single linears have the last one. */
+static const struct { uint32_t least, rows; } passes[2][PASSES_MAX] = {
+    { { 1, 1 }, { 2, LW_XPU_ROWS }, { LW_XPU_PANEL / 4 * 3, LW_XPU_PANEL } },
+    { { 1, 1 }, { 2, LW_XPU_ROWS }, { LW_XPU_ROWS + 1, LW_XPU_ROWS_MANY } },
+};
 
 typedef struct form_kernels {
     lw_map map;
@@ -31,8 +35,12 @@ typedef struct form_kernels {
 
 static const form_kernels forms[] = {
 #define LW_XPU_FORM(name, code_map, code_bits) \
-    { .map = LW_MAP_##code_map, .bits = code_bits, .kernel_map = LW_XPU_MAP_##code_map, \
-      .kernels = { [LW_XPU_PRODUCT_LINEAR] = PASSES(linear_##name), \
+    { .map = LW_MAP_##code_map, \
+      .bits = code_bits, \
+      .kernel_map = LW_XPU_MAP_##code_map, \
+      .kernels = { [LW_XPU_PRODUCT_LINEAR] = { LW_XPU_KERNEL_linear_##name, \
+                                               LW_XPU_KERNEL_linear_##name##_rows, \
+                                               LW_XPU_KERNEL_linear_panel }, \
                    [LW_XPU_PRODUCT_EXPERT] = PASSES(expert_##name) } },
 #include "device/xpu/forms.list"
 #undef LW_XPU_FORM
@@ -63,7 +71,7 @@ static const form_kernels fused_dpas_forms[] = {
 #define LW_XPU_FORM(name, code_map, code_bits) \
     { .map = LW_MAP_##code_map, .bits = code_bits, \
       .kernels = { [LW_XPU_PRODUCT_LINEARS] = PASSES(dpas_linears_##name), \
-                   [LW_XPU_PRODUCT_SWIGLU] = DPAS_PASSES(swiglu_##name) } },
+                   [LW_XPU_PRODUCT_SWIGLU] = PASSES(dpas_swiglu_##name) } },
 #include "device/xpu/fused_forms.list"
 #undef LW_XPU_FORM
 };
@@ -104,10 +112,10 @@ lw_xpu_pass lw__xpu_pass(const lw_device *device, const lw_weight *w, lw_xpu_pro
     const bool is_dpas = is_read_by_dpas(device, w);
     const bool is_fused = product == LW_XPU_PRODUCT_LINEARS || product == LW_XPU_PRODUCT_SWIGLU;
     const lw_xpu_kernel *kernels = form_in_set(w, is_fused, is_dpas)->kernels[product];
-    const uint32_t *pass = pass_rows[is_dpas];
     uint32_t last = 0;
-    while (last + 1 < PASSES_MAX && pass[last] < rows && pass[last + 1] > 0) last++;
-    return (lw_xpu_pass){ kernels[last], pass[last] };
+    while (last + 1 < PASSES_MAX && rows >= passes[is_dpas][last + 1].least) last++;
+    LW_ASSERT(last + 1 < PASSES_MAX || product == LW_XPU_PRODUCT_LINEAR);
+    return (lw_xpu_pass){ kernels[last], passes[is_dpas][last].rows };
 }
 
 /* Bits of a code in its low plane; the rest are in the high one. */

@@ -230,13 +230,14 @@ static lw_ze_event *mark_event(const lw_device *device, uint32_t mark)
 
 lw_status lw__xpu_mark(lw_device *device, uint32_t mark, lw_diag *d)
 {
+    device->staged_mark = mark;
     return lw__xpu_barrier(device, device->list, mark_event(device, mark), d);
 }
 
-lw_status lw__xpu_mark_wait(lw_device *device, uint32_t mark, bool is_last, lw_diag *d)
+lw_status lw__xpu_mark_wait(lw_device *device, uint32_t mark, lw_diag *d)
 {
     const lw_status status = event_wait(device, mark_event(device, mark), d);
-    if (status == LW_OK && is_last) staging_empty(device);
+    if (status == LW_OK && device->staged_mark == mark) staging_empty(device);
     return status;
 }
 
@@ -245,6 +246,7 @@ lw_status lw__xpu_mark_wait(lw_device *device, uint32_t mark, bool is_last, lw_d
 static lw_status staging_take(lw_device *device, size_t bytes, uint8_t **at, lw_diag *d)
 {
     LW_ASSERT(bytes <= LW_XPU_STAGING_BYTES);
+    device->staged_mark = LW_XPU_MARKS;
     if (bytes > LW_XPU_STAGING_BYTES - device->half_used) {
         lw_status status = lw__xpu_barrier(device, device->list, device->events[device->half], d);
         if (status != LW_OK) return status;

@@ -53,6 +53,7 @@ struct lw_device {
     bool staged[LW_XPU_STAGING_HALVES];  /* its copy may still be under way */
     uint32_t half;                       /* that is being filled */
     size_t half_used;
+    uint32_t staged_mark;                /* behind all uploads; LW_XPU_MARKS: there were some since */
     uint8_t *staging;                    /* host memory that the device sees */
     uint64_t own_bytes;                  /* device memory that was allocated */
     lw_device_counts counts;
@@ -103,10 +104,9 @@ lw_status lw__xpu_sync(lw_device *device, lw_diag *d) LW_MUST_USE;
 /* The same before memory is freed, whatever comes of it. */
 void lw__xpu_drain(lw_device *device);
 
-/* Marks the end of all that was appended so far, for one later wait; is_last: nothing was uploaded after it.
- */
+/* Marks the end of all that was appended so far, for one later wait. */
 lw_status lw__xpu_mark(lw_device *device, uint32_t mark, lw_diag *d) LW_MUST_USE;
-lw_status lw__xpu_mark_wait(lw_device *device, uint32_t mark, bool is_last, lw_diag *d) LW_MUST_USE;
+lw_status lw__xpu_mark_wait(lw_device *device, uint32_t mark, lw_diag *d) LW_MUST_USE;
 
 /* Loads the module and finds its kernels, once; LW_UNSUPPORTED where there is none. Kernels that need DPAS
  * are NULL on a device without. */

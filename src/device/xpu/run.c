@@ -63,7 +63,7 @@ lw_xpu_linear_args lw__xpu_linear_args(const lw_exec *exec, const lw_op *op)
                                  .y_stride = stride_of(exec, op->out), .y_is_f32 = is_wide(exec, op->out) };
 }
 
-lw_status lw__xpu_run_linear(op_run *run, lw_diag *d)
+static lw_status run_linear(op_run *run, lw_diag *d)
 {
     const lw_exec *exec = run->exec;
     const lw_xpu_weight *weight = &exec->weights[run->op->weights[0].index];
@@ -73,11 +73,14 @@ lw_status lw__xpu_run_linear(op_run *run, lw_diag *d)
     args.rows = run->rows;
     const lw_weight *stored = &exec->plan->weights[run->op->weights[0].index];
     const lw_xpu_pass pass = lw__xpu_pass(exec->device, stored, LW_XPU_PRODUCT_LINEAR, run->rows);
-    const lw_xpu_launch launch = { .kernel = pass.kernel,
-                                   .items_x = LW_XPU_LANES, .items_y = args.weight.slices,
-                                   .groups_x = lw__xpu_blocks(&args.weight),
-                                   .groups_y = (uint32_t)size_div_up(run->rows, pass.rows),
-                                   .args = &args, .args_bytes = sizeof args };
+    const uint32_t groups_y = (uint32_t)size_div_up(run->rows, pass.rows);
+    lw_xpu_launch launch = { .kernel = pass.kernel,
+                             .items_x = LW_XPU_LANES, .items_y = args.weight.slices,
+                             .groups_x = lw__xpu_blocks(&args.weight), .groups_y = groups_y };
+    if (pass.kernel == LW_XPU_KERNEL_linear_panel)
+        launch = lw__xpu_panels(LW_XPU_KERNEL_linear_panel, &args.weight, groups_y);
+    launch.args = &args;
+    launch.args_bytes = sizeof args;
     return lw__xpu_launch(exec->device, &launch, d);
 }
 
@@ -158,7 +161,7 @@ static lw_status run_gate(op_run *run, lw_diag *d)
 static lw_status (*const runners[LW_OP_COUNT])(op_run *run, lw_diag *d) = {
     [LW_OP_EMBED] = run_embed,
     [LW_OP_RMS_NORM] = run_norm,
-    [LW_OP_LINEAR] = lw__xpu_run_linear,
+    [LW_OP_LINEAR] = run_linear,
     [LW_OP_ADD] = run_pair,
     [LW_OP_MUL] = run_pair,
     [LW_OP_SWIGLU] = run_pair,
@@ -221,16 +224,32 @@ static op_run run_of(lw_exec *exec, uint32_t op)
     return (op_run){ .exec = exec, .op = o, .rows = rows, .vectors = rows * value->slots };
 }
 
-/* The ops of a step stand in one row space. */
+/* Whether a pass of each of a step's linears serves more rows than one that they share. */
+static bool step_comes_apart(const op_run *run, const lw_xpu_step *step)
+{
+    if (!lw__xpu_step_has_parts(step)) return false;
+    const lw_weight *w = &run->exec->plan->weights[run->op->weights[0].index];
+    return lw__xpu_pass(run->exec->device, w, LW_XPU_PRODUCT_LINEAR, run->rows).rows > LW_XPU_ROWS;
+}
+
+/* The ops of a step stand in one row space. Linears that share a launch go one by one where there are many
+ * rows: what they would save is lost among these. */
 static lw_status run_step(lw_exec *exec, const lw_xpu_step *step, lw_diag *d)
 {
     uint32_t first = 0;
     while (step->ops[first] == LW_NONE) first++;
     op_run run = run_of(exec, step->ops[first]);
     if (run.rows == 0) return LW_OK;
-    if (step->fusion != LW_XPU_SWITCH_COUNT) return lw__xpu_run_fused(&run, step, d);
-    const lw_status status = runners[run.op->kind](&run, d);
-    return status == LW_OK ? trace_op(&run, d) : status;
+    if (step->fusion != LW_XPU_SWITCH_COUNT && !step_comes_apart(&run, step))
+        return lw__xpu_run_fused(&run, step, d);
+    lw_status status = LW_OK;
+    for (uint32_t i = first; status == LW_OK && i < LW_XPU_STEP_OPS_MAX; i++) {
+        if (step->ops[i] == LW_NONE) continue;
+        run = run_of(exec, step->ops[i]);
+        status = runners[run.op->kind](&run, d);
+        if (status == LW_OK) status = trace_op(&run, d);
+    }
+    return status;
 }
 
 lw_status lw__xpu_run_entry(lw_exec *exec, uint32_t entry, lw_diag *d)

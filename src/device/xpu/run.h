@@ -36,7 +36,6 @@ lw_status lw__xpu_run_expert_sum(op_run *run, lw_diag *d) LW_MUST_USE;
 /* Of gated_delta and ssm; stands in run_recurrence.c. */
 lw_status lw__xpu_run_recurrence(op_run *run, lw_diag *d) LW_MUST_USE;
 
-lw_status lw__xpu_run_linear(op_run *run, lw_diag *d) LW_MUST_USE;
 /* All but its rows. */
 lw_xpu_linear_args lw__xpu_linear_args(const lw_exec *exec, const lw_op *op);
 
@@ -47,6 +46,15 @@ lw_status lw__xpu_run_fused(op_run *run, const lw_xpu_step *step, lw_diag *d) LW
 static inline uint32_t lw__xpu_blocks(const lw_xpu_matrix *matrix)
 {
     return (uint32_t)size_div_up(matrix->rows, LW_XPU_LANES);
+}
+
+/* All of a launch but its arguments. */
+static inline lw_xpu_launch lw__xpu_panels(lw_xpu_kernel kernel, const lw_xpu_matrix *matrix, uint32_t panels)
+{
+    enum { PARTS = LW_XPU_PANEL / LW_XPU_LANES };
+    return (lw_xpu_launch){ .kernel = kernel, .items_x = LW_XPU_LANES, .items_y = PARTS * PARTS,
+                            .groups_x = (uint32_t)size_div_up(matrix->rows, LW_XPU_PANEL),
+                            .groups_y = panels };
 }
 
 static inline const lw_value *value_of(const lw_exec *exec, lw_ref x)

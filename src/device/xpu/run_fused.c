@@ -109,27 +109,12 @@ static uint64_t parts_address(const lw_exec *exec, const lw_xpu_step *step)
     return (uintptr_t)(exec->parts.at + step->parts * LW_XPU_LINEARS_MAX * sizeof(lw_xpu_linear_args));
 }
 
-/* Of many rows: a pass over one matrix serves more of them than one over several. */
-static lw_status run_linears_apart(op_run *run, const lw_xpu_step *step, lw_diag *d)
-{
-    lw_status status = LW_OK;
-    for (uint32_t i = 0; i < LW_XPU_LINEARS_MAX && status == LW_OK; i++) {
-        const lw_op *op = op_of(run->exec, step, i);
-        if (op == NULL) continue;
-        run->op = op;
-        status = lw__xpu_run_linear(run, d);
-    }
-    return status;
-}
-
 static lw_status run_linears(op_run *run, const lw_xpu_step *step, lw_diag *d)
 {
     const lw_exec *exec = run->exec;
     const lw_op *first = op_of(exec, step, 0);
     const lw_weight *weight = &exec->plan->weights[first->weights[0].index];
     lw_xpu_linears_args args = { .parts = parts_address(exec, step), .rows = run->rows };
-    if (lw__xpu_pass(exec->device, weight, LW_XPU_PRODUCT_LINEAR, run->rows).rows > LW_XPU_ROWS)
-        return run_linears_apart(run, step, d);
     const lw_status status = step_sums(run, step, LW_XPU_LINEARS_MAX, d);
     if (status != LW_OK) return status;
     uint32_t blocks = 0;

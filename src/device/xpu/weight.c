@@ -19,6 +19,9 @@ static lw_status op_check(const lw_plan *plan, const lw_op *op, lw_diag *d)
     if (op->kind == LW_OP_ATTEND &&
         (op->p.attend.head_dim > LW_XPU_HEAD_DIM_MAX || op->p.attend.head_dim % 2 != 0))
         lacks = "heads wider than 256, or of odd width";
+    if ((op->kind == LW_OP_LINEAR || op->kind == LW_OP_EXPERT_LINEAR)
+        && plan->weights[op->weights[0].index].x_int8)
+        lacks = "activations in int8";
     if (op->kind == LW_OP_KV_STORE && plan->states[op->state.index].kv == LW_KV_INT8 &&
         plan->states[op->state.index].width % LW_XPU_INT8_COLS != 0)
         lacks = "int8 heads whose width is no multiple of 4";

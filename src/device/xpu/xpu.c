@@ -370,7 +370,7 @@ static lw_status xpu_wait(lw_exec *exec, lw_ticket ticket, lw_diag *d)
     LW_ASSERT(ticket <= exec->submitted);
     if (ticket <= exec->waited) return LW_OK;
     exec->waited = ticket;
-    return lw__xpu_mark_wait(exec->device, ticket % LW_XPU_MARKS, ticket == exec->submitted, d);
+    return lw__xpu_mark_wait(exec->device, ticket % LW_XPU_MARKS, d);
 }
 
 /* The index-th wanted row, copied when it is first asked for. */

@@ -24,5 +24,6 @@ const lw_cpu_kernels lw_cpu_avx512 = {
     .linear_prepare = lw__cpu_avx512_linear_prepare,
     .linear_run = lw__cpu_avx512_linear_run,
     .linear_blocks = lw__cpu_avx512_linear_blocks,
+    .int8 = &lw__cpu_avx512_int8,
 };
 #endif

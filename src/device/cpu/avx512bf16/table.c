@@ -24,5 +24,6 @@ const lw_cpu_kernels lw_cpu_avx512bf16 = {
     .linear_prepare = lw__cpu_avx512bf16_linear_prepare,
     .linear_run = lw__cpu_avx512bf16_linear_run,
     .linear_blocks = lw__cpu_avx512bf16_linear_blocks,
+    .int8 = &lw__cpu_avx512vnni_int8,
 };
 #endif

@@ -23,4 +23,5 @@ const lw_cpu_kernels lw_cpu_generic = {
     .linear_prepare = lw__cpu_generic_linear_prepare,
     .linear_run = lw__cpu_generic_linear_run,
     .linear_blocks = lw__cpu_generic_linear_blocks,
+    .int8 = &lw__cpu_generic_int8,
 };

@@ -19,7 +19,9 @@ static inline float small_float(uint magnitude, uint shift, float least)
 
 static inline float e4m3_value(uint code)
 {
-    return as_float(as_uint(small_float(code & 0x7Fu, 20, 0x1p-6f)) | (code & 0x80u) << 24);
+    const uint magnitude = code & 0x7Fu, sign = (code & 0x80u) << 24, one = 8;
+    const float small = (float)(int)magnitude * 0x1p-9f;
+    return as_float((magnitude < one ? as_uint(small) : (magnitude << 20) + 0x3C000000u) | sign);
 }
 
 static inline float fp16_value(uint code)
@@ -35,36 +37,42 @@ static inline uint low_bits(uint bits)
     return bits == 3 ? 2 : bits == 5 || bits == 6 ? 4 : bits;
 }
 
+/* This lane's word of the index-th 16. The lane comes last: what stands before it is one address for all.
+ * in_block: all lanes ask at once, which takes no address a lane, and on a host that runs kernels as
+ * functions much longer. */
+static inline uint lane_word(const global uint *words, uint index, bool in_block)
+{
+    words += index * LW_XPU_LANES;
+    return in_block ? intel_sub_group_block_read(words) : words[get_local_id(0)];
+}
+
 /* Eight neighbouring codes of a plane of so many bits: the at-th eight of this lane's words. */
-static inline uint8 plane_codes(const global uint *words, uint at, uint bits)
+static inline uint8 plane_codes(const global uint *words, uint at, uint bits, bool in_block)
 {
     const uint8 order = (uint8)(0, 1, 2, 3, 4, 5, 6, 7);
-    if (bits == 4) {
-        const uint word = words[at * LW_XPU_LANES];
-        const uchar4 even = as_uchar4(word & 0x0F0F0F0Fu), odd = as_uchar4(word >> 4 & 0x0F0F0F0Fu);
-        return (uint8)(even.x, odd.x, even.y, odd.y, even.z, odd.z, even.w, odd.w);
-    }
+#define WORD(i) lane_word(words, i, in_block)
     if (bits < 4) {
-        const uint per_word = 4 / bits,
-                   word = words[at / per_word * LW_XPU_LANES] >> at % per_word * 8 * bits;
+        const uint per_word = 4 / bits, word = WORD(at / per_word) >> at % per_word * 8 * bits;
         return (uint8)(word) >> order * bits & (1u << bits) - 1;
     }
-    words += at * (bits / 4) * LW_XPU_LANES;
-    const uint4 first = (uint4)(words[0], words[LW_XPU_LANES], bits < 16 ? 0 : words[2 * LW_XPU_LANES],
-                                bits < 16 ? 0 : words[3 * LW_XPU_LANES]);
-    if (bits == 8) return (uint8)(first.xxxx, first.yyyy) >> order % 4 * 8 & 0xFFu;
-    if (bits == 16) return (uint8)(first.xx, first.yy, first.zz, first.ww) >> order % 2 * 16 & 0xFFFFu;
-    words += 4 * LW_XPU_LANES;
-    return (uint8)(first, words[0], words[LW_XPU_LANES], words[2 * LW_XPU_LANES], words[3 * LW_XPU_LANES]);
+    const uint first = at * (bits / 4), a = WORD(first);
+    if (bits == 4) return convert_uint8(as_uchar8((uint2)(a & 0x0F0F0F0Fu, a >> 4 & 0x0F0F0F0Fu)).s04152637);
+    const uint b = WORD(first + 1);
+    if (bits == 8) return convert_uint8(as_uchar8((uint2)(a, b)));
+    const uint c = WORD(first + 2), d = WORD(first + 3);
+    if (bits == 16) return (uint8)(a, a, b, b, c, c, d, d) >> order % 2 * 16 & 0xFFFFu;
+    return (uint8)(a, b, c, d, WORD(first + 4), WORD(first + 5), WORD(first + 6), WORD(first + 7));
+#undef WORD
 }
 
 /* The at-th eight codes of a group of so many, whose planes begin at words. */
-static inline uint8 octet_codes(const global uint *words, uint group, uint at, uint bits)
+static inline uint8 octet_codes(const global uint *words, uint group, uint at, uint bits, bool in_block)
 {
     const uint low = low_bits(bits);
-    const uint8 codes = plane_codes(words, at, low);
+    const uint8 codes = plane_codes(words, at, low, in_block);
     if (low == bits) return codes;
-    return codes | plane_codes(words + group * low / 32 * LW_XPU_LANES, at, bits - low) << low;
+    words += group * low / 32 * LW_XPU_LANES;
+    return codes | plane_codes(words, at, bits - low, in_block) << low;
 }
 
 /* Of a code that is no index into a table. */
@@ -84,22 +92,30 @@ static inline float half_value(uint code, uint type)
 
 typedef struct affine { float scale, bias; } affine;
 
-/* Of a group's lane: the at-th scale, or pair of scale and bias, behind scales. */
-static inline affine affine_load(const lw_xpu_matrix *w, size_t scales, size_t at)
+/* Of a scale, with its bias where one stands beside it. */
+static inline uint scale_bytes(const lw_xpu_matrix *w)
+{
+    const uint bytes = w->scale_type == LW_XPU_SCALE_FP32 ? 4 : w->scale_type == LW_XPU_SCALE_E4M3 ? 1 : 2;
+    return w->has_bias ? 2 * bytes : bytes;
+}
+
+/* Of a lane of the index-th 16 behind scales; as above, the lane comes last. */
+static inline affine affine_load(const lw_xpu_matrix *w, size_t scales, size_t index, uint lane)
 {
     affine of;
+    scales += index * LW_XPU_LANES * scale_bytes(w);
     if (w->has_bias && w->scale_type != LW_XPU_SCALE_FP32) {
-        const uint pair = ((const global uint *)scales)[at];
+        const uint pair = ((const global uint *)scales)[lane];
         of.scale = half_value(pair & 0xFFFFu, w->scale_type);
         of.bias = half_value(pair >> 16, w->scale_type);
     } else if (w->has_bias) {
-        of.scale = ((const global float *)scales)[2 * at];
-        of.bias = ((const global float *)scales)[2 * at + 1];
+        of.scale = ((const global float *)scales)[2 * lane];
+        of.bias = ((const global float *)scales)[2 * lane + 1];
     } else {
-        if (w->scale_type == LW_XPU_SCALE_FP32) of.scale = ((const global float *)scales)[at];
+        if (w->scale_type == LW_XPU_SCALE_FP32) of.scale = ((const global float *)scales)[lane];
         else if (w->scale_type == LW_XPU_SCALE_E4M3)
-            of.scale = e4m3_value(((const global uchar *)scales)[at]);
-        else of.scale = half_value(((const global ushort *)scales)[at], w->scale_type);
+            of.scale = e4m3_value(((const global uchar *)scales)[lane]);
+        else of.scale = half_value(((const global ushort *)scales)[lane], w->scale_type);
         of.bias = w->bias_per_scale * of.scale;
     }
     return of;

@@ -63,7 +63,7 @@ LW_KERNEL(embed, lw_xpu_embed_args)
         w->map == LW_XPU_MAP_TABLE16 ? ((const global float *)w->table)[code] : code_value(code, w->map);
     const bool is_scaled = w->scale_type != LW_XPU_SCALE_NONE;
     affine of = { 1.0f, 0.0f };
-    if (is_scaled) of = affine_load(w, w->scales, group * LW_XPU_LANES + lane);
+    if (is_scaled) of = affine_load(w, w->scales, group, lane);
     float out = value;
     if (is_scaled && w->has_bias) out = affine_to_odd(of.scale, value, of.bias);
     else if (is_scaled) out = product_to_odd(of.scale, value + w->bias_per_scale);

@@ -15,6 +15,19 @@
 #define LW_KERNEL(name, args) __attribute__((intel_reqd_sub_group_size(16))) kernel void lw_##name(args a)
 #endif
 
+/* What the sub-group's lanes hold, for each of them. A host that runs kernels as functions has its own form.
+ */
+#ifndef LW_LANES_OF
+#define LW_LANE(i) sub_group_broadcast(lanes, i)
+#define LW_LANES_OF(lanes) lw_lanes_of(lanes)
+static inline float16 lw_lanes_of(float lanes)
+{
+    return (float16)(LW_LANE(0), LW_LANE(1), LW_LANE(2), LW_LANE(3), LW_LANE(4), LW_LANE(5), LW_LANE(6),
+                     LW_LANE(7), LW_LANE(8), LW_LANE(9), LW_LANE(10), LW_LANE(11), LW_LANE(12), LW_LANE(13),
+                     LW_LANE(14), LW_LANE(15));
+}
+#endif
+
 static inline float bf_load(const global ushort *x, size_t at)
 {
     return as_float((uint)x[at] << 16);

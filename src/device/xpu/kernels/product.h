@@ -100,11 +100,11 @@ static inline uint16 x_load_four(const product *p, uint4 x_rows, uint k)
 static inline float8 group_dots(const product *p, uint8 x_rows, uint group, uint rows, uint map, uint bits)
 {
     const lw_xpu_matrix *w = &p->args->weight;
-    const global uint *words = p->words + (size_t)group * group_words(w) * LW_XPU_LANES + get_local_id(0);
+    const global uint *words = p->words + (size_t)group * group_words(w) * LW_XPU_LANES;
     float8 dots = 0.0f;
     const uint first = group * w->group, count = min(w->group, w->cols - first);
     for (uint at = 0; at * 8 < count; at++) {
-        const float8 v = octet_values(p, octet_codes(words, w->group, at, bits), map);
+        const float8 v = octet_values(p, octet_codes(words, w->group, at, bits, false), map);
         const uint k = first + at * 8, left = w->cols - k;
         uint16 x = x_load_four(p, rows == 1 ? x_rows.s0000 : x_rows.lo, k);
         uint16 y = rows == 1 ? x : x_load_four(p, x_rows.hi, k);
@@ -155,8 +155,7 @@ static inline void slice_run(const product *p, uint8 x_rows, uint rows, uint map
             sums += dots;
             continue;
         }
-        const size_t at = (p->block * (size_t)w->groups + group) * LW_XPU_LANES + lane;
-        const affine of = affine_load(w, p->scales, at);
+        const affine of = affine_load(w, p->scales, p->block * (size_t)w->groups + group, lane);
         if (w->is_offset) sums = fma((float8)(of.bias), group_sums_of(p, x_rows, group, rows), sums);
         sums = fma((float8)(of.scale), dots, sums);
     }

@@ -118,11 +118,11 @@ static inline void slice_run_dpas(const product *p, dpas_rows x, uint map, uint 
         const planes from = planes_of(p, group, bits);
         const uint first = group * w->group, count = min(w->group, w->cols - first);
         dpas_sums dots = { 0.0f, 0.0f, 0.0f };
-        const size_t scale_at = (p->block * (size_t)w->groups + group) * LW_XPU_LANES + lane;
+        const size_t scale_at = p->block * (size_t)w->groups + group;
         affine of = { 0.0f, 0.0f };
         float2 sums_x = 0.0f;
         if (is_scaled && most <= LW_XPU_ROWS) {
-            of = affine_load(w, p->scales, scale_at);
+            of = affine_load(w, p->scales, scale_at, lane);
             sums_x = sums_x_of(p, &x, group);
         }
         uint at = 0;
@@ -145,7 +145,7 @@ static inline void slice_run_dpas(const product *p, dpas_rows x, uint map, uint 
             continue;
         }
         if (most > LW_XPU_ROWS) {
-            of = affine_load(w, p->scales, scale_at);
+            of = affine_load(w, p->scales, scale_at, lane);
             sums_x = sums_x_of(p, &x, group);
         }
         sums.rows0 = group_add(of, w->is_offset, sums_x.x, most == 1 ? ONE_ROW : 0, dots.rows0, sums.rows0);

@@ -16,7 +16,6 @@
     LINEARS(dpas_linears_##name, 1, LW_XPU_MAP_##map, bits, RUN_DPAS) \
     LINEARS(dpas_linears_##name##_rows, LW_XPU_ROWS, LW_XPU_MAP_##map, bits, RUN_DPAS) \
     SWIGLU(dpas_swiglu_##name, 1, LW_XPU_MAP_##map, bits, RUN_DPAS) \
-    SWIGLU(dpas_swiglu_##name##_rows, LW_XPU_ROWS, LW_XPU_MAP_##map, bits, RUN_DPAS) \
-    SWIGLU(dpas_swiglu_##name##_many, LW_XPU_ROWS_MANY, LW_XPU_MAP_##map, bits, RUN_DPAS)
+    SWIGLU(dpas_swiglu_##name##_rows, LW_XPU_ROWS, LW_XPU_MAP_##map, bits, RUN_DPAS)
 #include "device/xpu/fused_forms.list"
 #undef LW_XPU_FORM

@@ -1,0 +1,7 @@
+/* The linear op of an int8 x in AVX-512 with the dot of bytes; see linear_int8.inc.h. */
+#if defined(__x86_64__)
+#define LINEAR_AVX512
+#define LINEAR_VNNI
+#define LW_INT8 lw__cpu_avx512vnni_int8
+#include "device/cpu/linear_int8.inc.h"
+#endif

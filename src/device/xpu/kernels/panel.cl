@@ -1,0 +1,169 @@
+/* Products of many rows: y = x W^T in panels of 64 rows and 64 columns, whatever form the codes have. The
+ * sums are those of product.h, bit for bit: a chain over a group, groups into slices, slices left to right.
+ *
+ * A work-group of 16 sub-groups decodes codes once for all of its rows and unpacks x once for all of its
+ * columns, some columns of x at a time, into local memory; each sub-group then multiplies 16 rows with 16
+ * columns: a lane is a column, and takes the rows' numbers from its neighbours.
+ */
+#include "device/xpu/kernels/product.h"
+
+/* Numbers of a panel in local memory: eights of columns of x, of each row or column of y. */
+enum { EIGHTS = LW_XPU_PANEL_DEPTH / 8, EIGHTS_STEP = LW_XPU_PANEL * LW_XPU_PANEL_STEP };
+
+/* Which part of a panel an item makes, and what the panel's items share. */
+typedef struct panel {
+    product p;                           /* of the sub-group's 16 columns */
+    uint col;                            /* of the panel: where the sub-group's 16 begin */
+    uint part;                           /* its 16 rows; which eight of columns of x it prepares */
+    local float *w, *x;                  /* (EIGHTS, LW_XPU_PANEL, LW_XPU_PANEL_STEP) */
+    local float *sums;                   /* (LW_XPU_PANEL, LW_XPU_PANEL) */
+    uint first, last;                    /* rows of x and y: the panel's first, the last one of all */
+} panel;
+
+/* An item's lane, asked for anew at each use: compilers would keep addresses made of it, in registers that
+ * the sums need. */
+static inline uint lane_here(void)
+{
+    return intel_sub_group_shuffle((uint)get_local_id(0), (uint)get_local_id(0));
+}
+
+/* The at-th eight codes of a group, as numbers; a branch for each form, which all items take alike. Which one
+ * is asked for anew as well: compilers would keep an answer for each. */
+static inline void values_put(const product *p, uint group, uint at, local float *to)
+{
+    const lw_xpu_matrix *w = &p->args->weight;
+    const global uint *words = p->words + (size_t)group * group_words(w) * LW_XPU_LANES;
+    const uint form = sub_group_broadcast(w->map << 8 | w->bits, 0);
+#define LW_XPU_FORM(name, code_map, code_bits) \
+    if (form == (LW_XPU_MAP_##code_map << 8 | code_bits)) \
+        vstore8(octet_values(p, octet_codes(words, w->group, at, code_bits, true), \
+                             LW_XPU_MAP_##code_map), \
+                0, to);
+#include "device/xpu/forms.list"
+#undef LW_XPU_FORM
+}
+
+/* The group's columns [k, k + count), which begin at column first of x: an item decodes an eight of its
+ * column and unpacks an eight of a row. */
+static inline void panel_stage(const panel *t, uint group, uint k, uint first, uint count)
+{
+    if (t->part * 8 >= count) return;
+    const uint here = t->col + lane_here(), step = t->part * EIGHTS_STEP + here * LW_XPU_PANEL_STEP;
+    values_put(&t->p, group, k / 8 + t->part, t->w + step);
+    const uint at = first + t->part * 8, left = t->p.args->weight.cols - at;
+    uint4 x = x_load(&t->p, min(t->first + here, t->last), at);
+    if (left < 8) x &= first_columns(left);
+    local float *to = t->x + step;
+    vstore4(as_float4((uint4)(x.x << 16, x.x & 0xFFFF0000u, x.y << 16, x.y & 0xFFFF0000u)), 0, to);
+    vstore4(as_float4((uint4)(x.z << 16, x.z & 0xFFFF0000u, x.w << 16, x.w & 0xFFFF0000u)), 1, to);
+}
+
+/* A group's chains of the sub-group's 16 rows, a lane's column. */
+static inline float16 panel_dots(const panel *t, uint group)
+{
+    const lw_xpu_matrix *w = &t->p.args->weight;
+    const uint first = group * w->group, cols = min(w->group, w->cols - first);
+    float16 dots = 0.0f;
+    for (uint k = 0; k < cols; k += LW_XPU_PANEL_DEPTH) {
+        const uint count = min(cols - k, (uint)LW_XPU_PANEL_DEPTH);
+        barrier(CLK_LOCAL_MEM_FENCE);
+        panel_stage(t, group, k, first + k, count);
+        barrier(CLK_LOCAL_MEM_FENCE);
+        const uint lane = lane_here();
+        for (uint at = 0; at * 8 < count; at++) {
+            const local float *values = t->w + at * EIGHTS_STEP + (t->col + lane) * LW_XPU_PANEL_STEP;
+            const local float *x =
+                t->x + at * EIGHTS_STEP + (t->part * LW_XPU_LANES + lane) * LW_XPU_PANEL_STEP;
+            for (uint half_of = 0; half_of < 2; half_of++) {
+                const float4 v = vload4(half_of, values), of = vload4(half_of, x);
+                dots = fma((float16)(v.x), LW_LANES_OF(of.x), dots);
+                dots = fma((float16)(v.y), LW_LANES_OF(of.y), dots);
+                dots = fma((float16)(v.z), LW_LANES_OF(of.z), dots);
+                dots = fma((float16)(v.w), LW_LANES_OF(of.w), dots);
+            }
+        }
+    }
+    return dots;
+}
+
+static inline float16 panel_enter(const panel *t, uint group, float16 dots, float16 sums)
+{
+    const lw_xpu_linear_args *a = t->p.args;
+    const lw_xpu_matrix *w = &a->weight;
+    if (w->scale_type == LW_XPU_SCALE_NONE) return sums + dots;
+    const uint lane = lane_here();
+    lw_xpu_matrix fresh = *w; /* what it is told by, as above */
+    fresh.scale_type = sub_group_broadcast(w->scale_type, 0);
+    fresh.has_bias = sub_group_broadcast(w->has_bias, 0);
+    const affine of = affine_load(&fresh, t->p.scales, t->p.block * (size_t)w->groups + group, lane);
+    if (w->is_offset) {
+        const uint x_row = min(t->first + t->part * LW_XPU_LANES + lane, t->last);
+        const float sum_x = ((const global float *)a->sums)[x_row * (size_t)w->groups + group];
+        sums = fma((float16)(of.bias), LW_LANES_OF(sum_x), sums);
+    }
+    return fma((float16)(of.scale), dots, sums);
+}
+
+#define SIXTEEN(of) \
+    of(0) of(1) of(2) of(3) of(4) of(5) of(6) of(7) of(8) of(9) of(a) of(b) of(c) of(d) of(e) of(f)
+
+/* All sums of the sub-group's rows. Those of slices are added up in local memory, since registers hold the
+ * sums of one; -0 and a number are that number. */
+static inline void panel_run(const panel *t)
+{
+    const lw_xpu_matrix *w = &t->p.args->weight;
+    local float *sums = t->sums + t->part * LW_XPU_LANES * LW_XPU_PANEL + t->col + get_local_id(0);
+#define CLEAR(i) sums[0x##i * LW_XPU_PANEL] = -0.0f;
+    SIXTEEN(CLEAR)
+#undef CLEAR
+    for (uint begin = 0; begin < w->groups; begin += w->slice_groups) {
+        const uint end = min(begin + w->slice_groups, w->groups);
+        float16 slice = 0.0f;
+        for (uint group = begin; group < end; group++)
+            slice = panel_enter(t, group, panel_dots(t, group), slice);
+        sums = t->sums + t->part * LW_XPU_LANES * LW_XPU_PANEL + t->col + lane_here();
+#define ADD(i) sums[0x##i * LW_XPU_PANEL] += slice.s##i;
+        SIXTEEN(ADD)
+#undef ADD
+    }
+}
+
+/* All items call it. Columns past the last one repeat its block. */
+static inline void panel_make(panel *t, const lw_xpu_linear_args *args, local float *table)
+{
+    const uint part = slice_here(), across = LW_XPU_PANEL / LW_XPU_LANES;
+    const uint blocks = (args->weight.rows + LW_XPU_LANES - 1) / LW_XPU_LANES;
+    const uint block = min((uint)get_group_id(0) * across + part % across, blocks - 1);
+    t->p = product_make(args, 0, block, LW_XPU_MAP_TABLE16, NULL, table);
+    t->part = part / across;
+    t->col = part % across * LW_XPU_LANES;
+}
+
+/* The sub-group's sums. */
+static inline void panel_store(const panel *t)
+{
+    const lw_xpu_linear_args *a = t->p.args;
+    const float by = *(const global float *)a->weight.globals;
+    const uint here = t->col + get_local_id(0), col = get_group_id(0) * LW_XPU_PANEL + here;
+    const uint begin = t->part * LW_XPU_LANES, end = min(begin + LW_XPU_LANES, t->last + 1 - t->first);
+    if (col >= a->weight.rows) return;
+    for (uint r = begin; r < end; r++) {
+        const size_t to = (t->first + r) * (size_t)a->y_stride + col;
+        const float sum = t->sums[r * LW_XPU_PANEL + here] * by;
+        if (a->y_is_f32) ((global float *)a->y)[to] = sum;
+        else ((global ushort *)a->y)[to] = bf_of(sum);
+    }
+}
+
+/* Rows past the last one repeat it, and are not stored. */
+LW_KERNEL(linear_panel, lw_xpu_linear_args)
+{
+    local float w[EIGHTS * EIGHTS_STEP], x[EIGHTS * EIGHTS_STEP], table[16];
+    local float sums[LW_XPU_PANEL * LW_XPU_PANEL];
+    panel t;
+    t.w = w, t.x = x, t.sums = sums;
+    t.first = get_group_id(1) * LW_XPU_PANEL, t.last = a.rows - 1;
+    panel_make(&t, &a, table);
+    panel_run(&t);
+    panel_store(&t);
+}
