@@ -222,9 +222,9 @@ static void check_op(const bench *b, const kept *k, const lw_op *op, lw_rng *rng
     }
 }
 
-static void experts_keep_their_law_and_meaning(void **state)
+static void check_experts(bool has_dpas)
 {
-    (void)state;
+    xpu_kind_set(has_dpas);
     lw_rng rng = law_rng(0x711);
     xpu_bench *x = xpu_bench_open(record_experts, &rng);
     bench *b = x->b;
@@ -241,8 +241,21 @@ static void experts_keep_their_law_and_meaning(void **state)
     xpu_bench_close(x);
 }
 
+static void experts_keep_their_law_and_meaning(void **state)
+{
+    (void)state;
+    check_experts(false);
+}
+
+static void experts_by_dpas_keep_their_law_and_meaning(void **state)
+{
+    (void)state;
+    check_experts(true);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(experts_keep_their_law_and_meaning) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(experts_keep_their_law_and_meaning),
+                                        cmocka_unit_test(experts_by_dpas_keep_their_law_and_meaning) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,6 +13,12 @@ typedef struct xpu_bench {
     bench *b;
 } xpu_bench;
 
+/* The device that is opened next has DPAS, or has not. */
+static inline void xpu_kind_set(bool has_dpas)
+{
+    assert_int_equal(setenv("LW_EMULATED_KIND", has_dpas ? "xe2" : "gen12lp", 1), 0);
+}
+
 /* Skips where there is no emulated device. */
 static inline xpu_bench *xpu_bench_open(void (*record)(bench *b, lw_rng *rng), lw_rng *rng)
 {

@@ -1,9 +1,10 @@
-/* Linears and embeddings of the xpu device over every form of weight, on the emulated one: rows alone against
- * rows in any company, bit for bit; FP64 bounds; embeddings rounded once. Planted: a neighbour's row, the
- * last column left out, no global scale.
+/* Linears and embeddings of the xpu device over every form of weight, on the emulated one, with DPAS and
+ * without: rows alone against rows in any company, bit for bit; FP64 bounds; embeddings rounded once.
+ * Planted: a neighbour's row, the last column left out, no global scale.
  */
 enum { VOCAB = 40, LENGTH = 140 };
 
+#include "device/xpu/matrix.h"
 #include "plan_formats.h"
 #include "plan_meaning.h"
 #include "plan_rows.h"
@@ -76,9 +77,9 @@ static double linear_worst(const bench *b, const kept *k, const lw_op *op, lw_rn
     return most;
 }
 
-static void linears_keep_their_law_and_bounds(void **state)
+static void check_linears(bool has_dpas)
 {
-    (void)state;
+    xpu_kind_set(has_dpas);
     lw_rng rng = law_rng(0x701);
     xpu_bench *x = xpu_bench_open(record_linears, &rng);
     bench *b = x->b;
@@ -102,6 +103,63 @@ static void linears_keep_their_law_and_bounds(void **state)
     check_law(b, &rng, alone);
     kept_free(b, alone);
     xpu_bench_close(x);
+}
+
+static void linears_keep_their_law_and_bounds(void **state)
+{
+    (void)state;
+    check_linears(false);
+}
+
+static void linears_by_dpas_keep_their_law_and_bounds(void **state)
+{
+    (void)state;
+    check_linears(true);
+}
+
+/* Where DPAS makes a sum its order is another, which shows unless all of it is exact, as it may be of a few
+ * integers, or rounded to bf16; what bf16 does not hold is multiplied alike on both devices. */
+static void the_weight_alone_says_who_multiplies(void **state)
+{
+    (void)state;
+    xpu_bench *x[2];
+    kept *k[2];
+    lw_device *devices[2];
+    for (int i = 0; i < 2; i++) {
+        xpu_kind_set(i == 1);
+        lw_rng rng = law_rng(0x703);
+        x[i] = xpu_bench_open(record_linears, &rng);
+        k[i] = kept_make(x[i]->b);
+        streams_run(x[i]->b, k[i], &rng, 1, LENGTH, TOGETHER);
+        assert_int_equal(lw_device_xpu.open(&x[i]->b->options, &devices[i], NULL), LW_OK);
+    }
+    const lw_plan *plan = &x[0]->b->plan;
+    for (uint32_t i = 0; i < plan->op_count; i++) {
+        const lw_op *op = &plan->ops[i];
+        const lw_value *v = &plan->values[op->out.index];
+        if (op->kind != LW_OP_LINEAR || v->space != LW_SPACE_ROWS) continue;
+        const lw_weight *w = &plan->weights[op->weights[0].index];
+        const bool is_wide = w->map == LW_MAP_FP16 || w->map == LW_MAP_FP32;
+        for (int j = 0; j < 2; j++) {
+            const uint32_t most = lw__xpu_pass(devices[j], w, LW_XPU_PRODUCT_LINEAR, LW_XPU_ROWS + 1).rows;
+            assert_int_equal(most, j == 1 && !is_wide ? LW_XPU_ROWS_MANY : LW_XPU_ROWS);
+            assert_int_equal(lw__xpu_pass(devices[j], w, LW_XPU_PRODUCT_LINEAR, LW_XPU_ROWS).rows,
+                             LW_XPU_ROWS);
+            assert_int_equal(lw__xpu_pass(devices[j], w, LW_XPU_PRODUCT_LINEAR, 1).rows, 1);
+        }
+        const bool has_fractions = w->map == LW_MAP_E4M3 || w->map == LW_MAP_BF16;
+        if (!is_wide && (!has_fractions || v->type != LW_TYPE_F32)) continue;
+        const size_t bytes = (size_t)LENGTH * v->width * sizeof(float);
+        const float *common = (*k[0])[op->out.index][0], *by_dpas = (*k[1])[op->out.index][0];
+        char name[32];
+        lw_weight_format(w, name);
+        if ((memcmp(common, by_dpas, bytes) == 0) != is_wide) fail_msg("%s, %u columns", name, w->cols);
+    }
+    for (int i = 0; i < 2; i++) lw_device_xpu.close(devices[i]);
+    for (int i = 0; i < 2; i++) {
+        kept_free(x[i]->b, k[i]);
+        xpu_bench_close(x[i]);
+    }
 }
 
 /* ---- embeddings ---- */
@@ -145,9 +203,9 @@ static size_t embed_wrong(const bench *b, const kept *k, const lw_op *op, uint32
     return wrong;
 }
 
-static void embeddings_are_rounded_once(void **state)
+static void check_embeddings(bool has_dpas)
 {
-    (void)state;
+    xpu_kind_set(has_dpas);
     lw_rng rng = law_rng(0x702);
     xpu_bench *x = xpu_bench_open(record_tables, &rng);
     kept *k = kept_make(x->b);
@@ -162,6 +220,13 @@ static void embeddings_are_rounded_once(void **state)
     }
     kept_free(x->b, k);
     xpu_bench_close(x);
+}
+
+static void embeddings_are_rounded_once(void **state)
+{
+    (void)state;
+    check_embeddings(false);
+    check_embeddings(true);
 }
 
 /* ---- refusals ---- */
@@ -215,6 +280,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(linears_keep_their_law_and_bounds),
+        cmocka_unit_test(linears_by_dpas_keep_their_law_and_bounds),
+        cmocka_unit_test(the_weight_alone_says_who_multiplies),
         cmocka_unit_test(embeddings_are_rounded_once),
         cmocka_unit_test(what_no_kernel_reads_is_named),
     };

@@ -247,11 +247,12 @@ def source_spirv(source, folder, device="tgllp"):
 
 
 def listed():
-    """{kernel: whether it needs DPAS}, as kernels.list says to the C compiler."""
-    done = subprocess.run(["cc", "-E", "-P", "-x", "c", "-Isrc", "-DLW_XPU_KERNEL(name)=lw_##name 0;",
-                           "-DLW_XPU_KERNEL_DPAS(name)=lw_##name 1;", "src/device/xpu/kernels.list"], cwd=ROOT, text=True,
+    """{kernel: its sets}, as kernels.list says to the C compiler."""
+    done = subprocess.run(["cc", "-E", "-P", "-x", "c", "-Isrc", "-DLW_XPU_KERNEL(name)=lw_##name common dpas;",
+                           "-DLW_XPU_KERNEL_COMMON(name)=lw_##name common;",
+                           "-DLW_XPU_KERNEL_DPAS(name)=lw_##name dpas;", "src/device/xpu/kernels.list"], cwd=ROOT, text=True,
                           stdout=subprocess.PIPE, check=True)
-    return {name: needs == "1" for name, needs in re.findall(r"(\w+) ([01]);", done.stdout)}
+    return {name: sets.split() for name, sets in re.findall(r"(lw_\w+) ([a-z ]+);", done.stdout)}
 
 
 def sets_built():

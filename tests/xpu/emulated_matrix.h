@@ -18,16 +18,13 @@ static inline float float_of_bf16(ushort bits) { return as_float((uint)bits << 1
     { \
         matrix_check(); \
         const void *slots = lw_emulated_exchange(&a, sizeof a); \
-        for (uint r = 0; r < rows; r++) { \
-            float sum = 0; \
-            for (uint k = 0; k < 16; k++) { \
-                const ushort right = (ushort)((uint)b[k / 2] >> (16 * (k % 2))); \
-                const ushort left = (ushort)SLOT(short##rows, slots, k)[r]; \
-                sum = __builtin_fmaf(float_of_bf16(left), float_of_bf16(right), sum); \
-            } \
-            c[r] += sum; \
+        float##rows sums = 0; \
+        for (uint k = 0; k < 16; k++) { \
+            const uint##rows left = __builtin_convertvector(SLOT(ushort##rows, slots, k), uint##rows) << 16; \
+            const float right = float_of_bf16((ushort)((uint)b[k / 2] >> (16 * (k % 2)))); \
+            sums = fma(as_float##rows(left), (float##rows)(right), sums); \
         } \
-        return c; \
+        return c + sums; \
     }
 BF16_MAD(2)
 BF16_MAD(4)

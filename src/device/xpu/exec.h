@@ -13,7 +13,7 @@
 typedef struct lw_xpu_weight {
     lw_xpu_memory memory;
     lw_xpu_matrix matrix;                /* rows 0: a vector */
-    uint32_t form;                       /* of its codes: which kernels read it (matrix.h) */
+    bool is_paired;                      /* its words are as DPAS wants them */
 } lw_xpu_weight;
 
 /* Tables of the batch in flight, built on the host and copied in one go; offsets in bytes. */

@@ -21,6 +21,8 @@ enum {
     LW_XPU_HEAD_DIM_MAX = 256,
     LW_XPU_HEADS_EACH = 4,      /* query heads that one work-group reads keys and values for, at most */
     LW_XPU_ROWS = 8,            /* rows that one pass over a weight serves */
+    LW_XPU_ROWS_MANY = 24,      /* and where there are more of them, by DPAS */
+    LW_XPU_PAST_BYTES = 32,     /* behind the last activation, where products read past a row's end */
     LW_XPU_SLICES_MAX = 16,     /* slices of K, each a sub-group of the work-group */
     LW_XPU_SLICE_COLS = 512,    /* columns of a slice, where that makes few enough of them */
     LW_XPU_EXPERTS_MAX = 1024,  /* of one router */
@@ -32,7 +34,6 @@ enum {
     LW_XPU_PANEL = 64,          /* rows and columns of y that a work-group of the form for many rows makes, */
     LW_XPU_PANEL_DEPTH = 32,    /* from so many columns of x at a time */
     LW_XPU_PANEL_STEP = 9,      /* fp32 from one eight of those to its neighbour's: no two share a bank */
-    LW_XPU_PAST_BYTES = 16,     /* behind the last activation: products read x in whole eights */
 };
 #define LW_XPU_NONE 0xFFFFFFFFu
 
@@ -44,7 +45,8 @@ enum { LW_XPU_SCALE_NONE, LW_XPU_SCALE_BF16, LW_XPU_SCALE_FP16, LW_XPU_SCALE_FP3
 /* A weight matrix, or a stack of them: blocks of 16 rows side by side, one a lane; in a block group after
  * group of `group` columns, the last one padded: words[block][group][word][lane], lowest bits first. Codes of
  * 3, 5 and 6 bits are split into a plane of their low 2 or 4 bits and one of the rest, behind it, so that
- * none straddles a word. Beside it scales[block][group][lane], each with its bias behind it where biases are
+ * none straddles a word. For DPAS a word's codes of even columns stand in its low half, and those of odd ones
+ * in its high half. Beside it scales[block][group][lane], each with its bias behind it where biases are
  * stored. All of a matrix's sums are multiplied by its global. */
 typedef struct lw_xpu_matrix {
     lw_xpu_u64 words, scales;
@@ -78,6 +80,7 @@ typedef struct lw_xpu_embed_args {
     lw_xpu_u32 y_stride;
     lw_xpu_u32 global_kind;
     float factor;               /* the global scale as it is stored: its inverse would be rounded */
+    lw_xpu_u32 is_paired;       /* the table's words are as DPAS wants them */
 } lw_xpu_embed_args;
 
 typedef struct lw_xpu_norm_args {

@@ -14,71 +14,114 @@ enum { DENSE_GROUP = 64, PIECE = 128, WORD_BITS = 32, TABLE_COUNT = 16 };
 
 /* ---- what kernels read ---- */
 
-static const struct { lw_map map; uint32_t bits, kernel_map; lw_xpu_kernel kernels[4]; } forms[] = {
+enum { PASSES_MAX = 3 };
+
+/* Rows of a pass, in the common set and in that for DPAS, and from how many on it is taken: a panel, which
+ * all forms share, where three quarters of it are full. Only single linears have the last one. */
+static const struct { uint32_t least, rows; } passes[2][PASSES_MAX] = {
+    { { 1, 1 }, { 2, LW_XPU_ROWS }, { LW_XPU_PANEL / 4 * 3, LW_XPU_PANEL } },
+    { { 1, 1 }, { 2, LW_XPU_ROWS }, { LW_XPU_ROWS + 1, LW_XPU_ROWS_MANY } },
+};
+
+typedef struct form_kernels {
+    lw_map map;
+    uint32_t bits, kernel_map;
+    lw_xpu_kernel kernels[LW_XPU_PRODUCTS][PASSES_MAX];
+} form_kernels;
+
+#define PASSES(name) { LW_XPU_KERNEL_##name, LW_XPU_KERNEL_##name##_rows }
+#define DPAS_PASSES(name) \
+    { LW_XPU_KERNEL_dpas_##name, LW_XPU_KERNEL_dpas_##name##_rows, LW_XPU_KERNEL_dpas_##name##_many }
+
+static const form_kernels forms[] = {
 #define LW_XPU_FORM(name, code_map, code_bits) \
-    { .map = LW_MAP_##code_map, .bits = code_bits, .kernel_map = LW_XPU_MAP_##code_map, \
-      .kernels = { LW_XPU_KERNEL_linear_##name, LW_XPU_KERNEL_linear_##name##_rows, \
-                   LW_XPU_KERNEL_expert_##name, LW_XPU_KERNEL_expert_##name##_rows } },
+    { .map = LW_MAP_##code_map, \
+      .bits = code_bits, \
+      .kernel_map = LW_XPU_MAP_##code_map, \
+      .kernels = { [LW_XPU_PRODUCT_LINEAR] = { LW_XPU_KERNEL_linear_##name, \
+                                               LW_XPU_KERNEL_linear_##name##_rows, \
+                                               LW_XPU_KERNEL_linear_panel }, \
+                   [LW_XPU_PRODUCT_EXPERT] = PASSES(expert_##name) } },
 #include "device/xpu/forms.list"
 #undef LW_XPU_FORM
 };
 enum { FORM_COUNT = sizeof forms / sizeof forms[0] };
 
-static const struct { lw_map map; uint32_t bits; lw_xpu_kernel kernels[4]; } fused_forms[] = {
+static const form_kernels fused_forms[] = {
 #define LW_XPU_FORM(name, code_map, code_bits) \
     { .map = LW_MAP_##code_map, .bits = code_bits, \
-      .kernels = { LW_XPU_KERNEL_linears_##name, LW_XPU_KERNEL_linears_##name##_rows, \
-                   LW_XPU_KERNEL_swiglu_##name, LW_XPU_KERNEL_swiglu_##name##_rows } },
+      .kernels = { [LW_XPU_PRODUCT_LINEARS] = PASSES(linears_##name), \
+                   [LW_XPU_PRODUCT_SWIGLU] = PASSES(swiglu_##name) } },
 #include "device/xpu/fused_forms.list"
 #undef LW_XPU_FORM
 };
 enum { FUSED_FORM_COUNT = sizeof fused_forms / sizeof fused_forms[0] };
 
-static uint32_t fused_form_of(const lw_weight *w)
+static const form_kernels dpas_forms[] = {
+#define LW_XPU_FORM(name, code_map, code_bits) \
+    { .map = LW_MAP_##code_map, .bits = code_bits, \
+      .kernels = { [LW_XPU_PRODUCT_LINEAR] = DPAS_PASSES(linear_##name), \
+                   [LW_XPU_PRODUCT_EXPERT] = PASSES(dpas_expert_##name) } },
+#include "device/xpu/dpas_forms.list"
+#undef LW_XPU_FORM
+};
+enum { DPAS_FORM_COUNT = sizeof dpas_forms / sizeof dpas_forms[0] };
+
+static const form_kernels fused_dpas_forms[] = {
+#define LW_XPU_FORM(name, code_map, code_bits) \
+    { .map = LW_MAP_##code_map, .bits = code_bits, \
+      .kernels = { [LW_XPU_PRODUCT_LINEARS] = PASSES(dpas_linears_##name), \
+                   [LW_XPU_PRODUCT_SWIGLU] = PASSES(dpas_swiglu_##name) } },
+#include "device/xpu/fused_forms.list"
+#undef LW_XPU_FORM
+};
+
+/* count: it is none of them. */
+static uint32_t form_find(const form_kernels *all, uint32_t count, const lw_weight *w)
 {
-    uint32_t form = 0;
-    while (form < FUSED_FORM_COUNT
-           && (fused_forms[form].map != w->map || fused_forms[form].bits != w->code_bits))
-        form++;
-    return form;
+    uint32_t index = 0;
+    while (index < count && (all[index].map != w->map || all[index].bits != w->code_bits)) index++;
+    return index;
+}
+
+static uint32_t form_of(const lw_weight *w)
+{
+    return form_find(forms, FORM_COUNT, w);
 }
 
 bool lw__xpu_form_is_fused(const lw_weight *w)
 {
-    return fused_form_of(w) < FUSED_FORM_COUNT;
+    return form_find(fused_forms, FUSED_FORM_COUNT, w) < FUSED_FORM_COUNT;
 }
 
-lw_xpu_kernel lw__xpu_linears_kernel(const lw_weight *w, bool one_row)
+/* The weight's form in the set of kernels that this device reads it with. */
+static const form_kernels *form_in_set(const lw_weight *w, bool is_fused, bool is_dpas)
 {
-    return fused_forms[fused_form_of(w)].kernels[one_row ? 0 : 1];
+    if (is_fused)
+        return &(is_dpas ? fused_dpas_forms : fused_forms)[form_find(fused_forms, FUSED_FORM_COUNT, w)];
+    return is_dpas ? &dpas_forms[form_find(dpas_forms, DPAS_FORM_COUNT, w)] : &forms[form_of(w)];
 }
 
-lw_xpu_kernel lw__xpu_swiglu_kernel(const lw_weight *w, bool one_row)
+static bool is_read_by_dpas(const lw_device *device, const lw_weight *w)
 {
-    return fused_forms[fused_form_of(w)].kernels[one_row ? 2 : 3];
+    return device->info.has_dpas && form_find(dpas_forms, DPAS_FORM_COUNT, w) < DPAS_FORM_COUNT;
+}
+
+lw_xpu_pass lw__xpu_pass(const lw_device *device, const lw_weight *w, lw_xpu_product product, uint32_t rows)
+{
+    const bool is_dpas = is_read_by_dpas(device, w);
+    const bool is_fused = product == LW_XPU_PRODUCT_LINEARS || product == LW_XPU_PRODUCT_SWIGLU;
+    const lw_xpu_kernel *kernels = form_in_set(w, is_fused, is_dpas)->kernels[product];
+    uint32_t last = 0;
+    while (last + 1 < PASSES_MAX && rows >= passes[is_dpas][last + 1].least) last++;
+    LW_ASSERT(last + 1 < PASSES_MAX || product == LW_XPU_PRODUCT_LINEAR);
+    return (lw_xpu_pass){ kernels[last], passes[is_dpas][last].rows };
 }
 
 /* Bits of a code in its low plane; the rest are in the high one. */
 static uint32_t low_bits(uint32_t bits)
 {
     return bits == 3 ? 2 : bits == 5 || bits == 6 ? 4 : bits;
-}
-
-static uint32_t form_of(const lw_weight *w)
-{
-    uint32_t form = 0;
-    while (form < FORM_COUNT && (forms[form].map != w->map || forms[form].bits != w->code_bits)) form++;
-    return form;
-}
-
-lw_xpu_kernel lw__xpu_linear_kernel(const lw_xpu_weight *w, bool one_row)
-{
-    return forms[w->form].kernels[one_row ? 0 : 1];
-}
-
-lw_xpu_kernel lw__xpu_expert_kernel(const lw_xpu_weight *w, bool one_row)
-{
-    return forms[w->form].kernels[one_row ? 2 : 3];
 }
 
 /* Columns of a group of the kernels: the weight's own, or pieces of a whole row or of what is not scaled. The
@@ -142,15 +185,24 @@ static lw_status globals_check(const lw_weight *w, lw_diag *d)
     return LW_OK;
 }
 
+/* Tables of 16 whose values bf16 holds, as DPAS wants them. */
+static bool is_table_narrow(const lw_weight *w)
+{
+    bool is_narrow = w->table != NULL;
+    for (uint32_t i = 0; is_narrow && i < TABLE_COUNT; i++)
+        is_narrow = (lw_bits_of_float(w->table[i]) & 0xFFFFu) == 0;
+    return is_narrow;
+}
+
 lw_status lw__xpu_matrix_check(const lw_weight *w, lw_diag *d)
 {
     char format[32];
     lw_weight_format(w, format);
     const uint32_t cut = cut_of(w), form = form_of(w);
-    if (form == FORM_COUNT || (w->map == LW_MAP_TABLE16 && w->table == NULL)) {
+    if (form == FORM_COUNT || (w->map == LW_MAP_TABLE16 && !is_table_narrow(w))) {
         return lw_fail(
             d, LW_UNSUPPORTED,
-            "%s is %s: the xpu device has bf16, fp16, fp32, e4m3, tables of 16 and integer codes of "
+            "%s is %s: the xpu device has bf16, fp16, fp32, e4m3, tables of 16 bf16 and integer codes of "
             "2, 3, 4, 5, 6 and 8 bits",
             w->name, format);
     }
@@ -208,6 +260,7 @@ typedef struct block {
     uint32_t *words;
     uint8_t *scales;
     size_t words_bytes, scales_bytes;    /* of a block */
+    bool is_paired;                      /* as DPAS wants words */
     size_t padding;                      /* columns past a row's last, of the last group */
     uint32_t *codes, *high;              /* of the row; of a group, its high plane */
     uint16_t *codes16;
@@ -250,11 +303,13 @@ static void row_read(block *b, const lw_weight *w, uint32_t member, uint32_t row
 }
 
 /* Some bits of a group's codes into a lane of words, which were zero. */
-static void plane_put(uint32_t *words, const uint32_t *codes, uint32_t count, uint32_t bits)
+static void plane_put(uint32_t *words, const uint32_t *codes, uint32_t count, uint32_t bits, bool is_paired)
 {
     const uint32_t per_word = WORD_BITS / bits;
-    for (uint32_t k = 0; k < count; k++)
-        words[(size_t)(k / per_word) * LW_XPU_LANES] |= codes[k] << k % per_word * bits;
+    for (uint32_t k = 0; k < count; k++) {
+        const uint32_t at = k % per_word, place = is_paired ? at / 2 + at % 2 * (per_word / 2) : at;
+        words[(size_t)(k / per_word) * LW_XPU_LANES] |= codes[k] << place * bits;
+    }
 }
 
 static void codes_put(const block *b, const lw_xpu_matrix *m, uint32_t lane)
@@ -268,9 +323,9 @@ static void codes_put(const block *b, const lw_xpu_matrix *m, uint32_t lane)
         if (high > 0) {
             for (uint32_t k = 0; k < m->group; k++) b->high[k] = codes[k] >> low;
             for (uint32_t k = 0; k < m->group; k++) codes[k] &= (1u << low) - 1;
-            plane_put(words + low_words, b->high, m->group, high);
+            plane_put(words + low_words, b->high, m->group, high, b->is_paired);
         }
-        plane_put(words, codes, m->group, low);
+        plane_put(words, codes, m->group, low, b->is_paired);
     }
 }
 
@@ -355,8 +410,8 @@ lw_status lw__xpu_matrix_load(lw_device *device, const lw_weight *w, lw_xpu_weig
                               lw_diag *d)
 {
     block b;
-    out->form = form_of(w);
     out->matrix = matrix_of(w);
+    out->is_paired = b.is_paired = is_read_by_dpas(device, w);
     const lw_xpu_matrix *m = &out->matrix;
     if (!block_make(&b, w, m, arena)) return lw_fail(d, LW_NO_ROOM, "no memory to repack it");
     lw_status status = memory_make(device, w, &b, out, d);

@@ -17,17 +17,30 @@ uint32_t lw__xpu_matrix_groups(const lw_weight *w);
  * cut alike and read by the same kernels. */
 uint32_t lw__xpu_matrix_sums_group(const lw_weight *w);
 bool lw__xpu_matrix_is_like(const lw_weight *a, const lw_weight *b);
-/* Whether linears of this form share launches, and the kernels where they do, as below. */
+/* Whether linears of this form share launches. */
 bool lw__xpu_form_is_fused(const lw_weight *w);
-lw_xpu_kernel lw__xpu_linears_kernel(const lw_weight *w, bool one_row);
-lw_xpu_kernel lw__xpu_swiglu_kernel(const lw_weight *w, bool one_row);
 
 /* Repacks and uploads a weight that was checked; scratch comes from arena. */
 lw_status lw__xpu_matrix_load(lw_device *device, const lw_weight *w, lw_xpu_weight *out, lw_arena *arena,
                               lw_diag *d) LW_MUST_USE;
 
-/* The kernels of a loaded weight's form, for one row or for LW_XPU_ROWS of them. */
-lw_xpu_kernel lw__xpu_linear_kernel(const lw_xpu_weight *w, bool one_row);
-lw_xpu_kernel lw__xpu_expert_kernel(const lw_xpu_weight *w, bool one_row);
+typedef enum lw_xpu_product {
+    LW_XPU_PRODUCT_LINEAR,
+    LW_XPU_PRODUCT_EXPERT,
+    LW_XPU_PRODUCT_LINEARS,
+    LW_XPU_PRODUCT_SWIGLU,
+    LW_XPU_PRODUCTS
+} lw_xpu_product;
+
+/* A kernel, and how many rows one pass of it over the weight serves. */
+typedef struct lw_xpu_pass {
+    lw_xpu_kernel kernel;
+    uint32_t rows;
+} lw_xpu_pass;
+
+/* What multiplies so many rows by a weight that was checked; all but single linears ask for LW_XPU_ROWS at
+ * most where single ones have passes of more. Which set of kernels it is from depends on device and weight
+ * alone, so that a row's sums are the same in every pass. */
+lw_xpu_pass lw__xpu_pass(const lw_device *device, const lw_weight *w, lw_xpu_product product, uint32_t rows);
 
 #endif

@@ -19,15 +19,17 @@ static const char own_name[] = "of this build";
 
 typedef struct kernel_entry {
     const char *name;
-    bool needs_dpas;
+    bool is_common, is_dpas;             /* of which sets */
 } kernel_entry;
 
 static const kernel_entry kernel_entries[] = {
-#define LW_XPU_KERNEL(name) { "lw_" #name, false },
-#define LW_XPU_KERNEL_DPAS(name) { "lw_" #name, true },
+#define LW_XPU_KERNEL(name) { "lw_" #name, true, true },
+#define LW_XPU_KERNEL_DPAS(name) { "lw_" #name, false, true },
+#define LW_XPU_KERNEL_COMMON(name) { "lw_" #name, true, false },
 #include "device/xpu/kernels.list"
 #undef LW_XPU_KERNEL
 #undef LW_XPU_KERNEL_DPAS
+#undef LW_XPU_KERNEL_COMMON
 };
 
 /* Whole files only: a module that is cut short could still load. */
@@ -140,7 +142,8 @@ static lw_status kernels_make(lw_device *device, lw_diag *d)
 {
     for (uint32_t i = 0; i < LW_XPU_KERNEL_COUNT; i++) {
         const kernel_entry *entry = &kernel_entries[i];
-        if (device->kernels[i] != NULL || (entry->needs_dpas && !device->info.has_dpas)) continue;
+        const bool is_wanted = device->info.has_dpas ? entry->is_dpas : entry->is_common;
+        if (device->kernels[i] != NULL || !is_wanted) continue;
         const lw_ze_result result = kernel_make(device, entry->name, &device->kernels[i]);
         if (result == LW_ZE_RESULT_SUCCESS) continue;
         return lw_ze_fail(d, result, "kernel %s of %s", entry->name,

@@ -18,8 +18,10 @@ enum {
 typedef enum lw_xpu_kernel {
 #define LW_XPU_KERNEL(name) LW_XPU_KERNEL_##name,
 #define LW_XPU_KERNEL_DPAS LW_XPU_KERNEL
+#define LW_XPU_KERNEL_COMMON LW_XPU_KERNEL
 #include "device/xpu/kernels.list"
 #undef LW_XPU_KERNEL
+#undef LW_XPU_KERNEL_COMMON
 #undef LW_XPU_KERNEL_DPAS
     LW_XPU_KERNEL_COUNT
 } lw_xpu_kernel;

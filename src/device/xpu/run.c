@@ -17,6 +17,7 @@ static lw_status run_embed(op_run *run, lw_diag *d)
                                      .tokens = table_address(exec, exec->tables.tokens),
                                      .y = address_of(exec, run->op->out),
                                      .y_stride = stride_of(exec, run->op->out),
+                                     .is_paired = exec->weights[index].is_paired,
                                      .global_kind = !has_global        ? LW_XPU_GLOBAL_NONE
                                          : w->global_divides ? LW_XPU_GLOBAL_DIVIDES
                                                              : LW_XPU_GLOBAL_MULTIPLIES,
@@ -70,13 +71,14 @@ static lw_status run_linear(op_run *run, lw_diag *d)
     if (status != LW_OK) return status;
     lw_xpu_linear_args args = lw__xpu_linear_args(exec, run->op);
     args.rows = run->rows;
-    lw_xpu_launch launch = { .kernel = lw__xpu_linear_kernel(weight, run->rows == 1),
+    const lw_weight *stored = &exec->plan->weights[run->op->weights[0].index];
+    const lw_xpu_pass pass = lw__xpu_pass(exec->device, stored, LW_XPU_PRODUCT_LINEAR, run->rows);
+    const uint32_t groups_y = (uint32_t)size_div_up(run->rows, pass.rows);
+    lw_xpu_launch launch = { .kernel = pass.kernel,
                              .items_x = LW_XPU_LANES, .items_y = args.weight.slices,
-                             .groups_x = lw__xpu_blocks(&args.weight),
-                             .groups_y = lw__xpu_row_groups(run->rows) };
-    if (lw__xpu_in_panels(run->rows))
-        launch = lw__xpu_panels(LW_XPU_KERNEL_linear_panel, &args.weight,
-                                (uint32_t)size_div_up(run->rows, LW_XPU_PANEL));
+                             .groups_x = lw__xpu_blocks(&args.weight), .groups_y = groups_y };
+    if (pass.kernel == LW_XPU_KERNEL_linear_panel)
+        launch = lw__xpu_panels(LW_XPU_KERNEL_linear_panel, &args.weight, groups_y);
     launch.args = &args;
     launch.args_bytes = sizeof args;
     return lw__xpu_launch(exec->device, &launch, d);
@@ -206,16 +208,24 @@ static op_run run_of(lw_exec *exec, uint32_t op)
     return (op_run){ .exec = exec, .op = o, .rows = rows, .vectors = rows * value->slots };
 }
 
-/* The ops of a step stand in one row space. Linears that share a launch go one by one where each goes through
- * panels: what they would save is lost among so many rows. */
+/* Whether a pass of each of a step's linears serves more rows than one that they share. */
+static bool step_comes_apart(const op_run *run, const lw_xpu_step *step)
+{
+    if (!lw__xpu_step_has_parts(step)) return false;
+    const lw_weight *w = &run->exec->plan->weights[run->op->weights[0].index];
+    return lw__xpu_pass(run->exec->device, w, LW_XPU_PRODUCT_LINEAR, run->rows).rows > LW_XPU_ROWS;
+}
+
+/* The ops of a step stand in one row space. Linears that share a launch go one by one where there are many
+ * rows: what they would save is lost among these. */
 static lw_status run_step(lw_exec *exec, const lw_xpu_step *step, lw_diag *d)
 {
     uint32_t first = 0;
     while (step->ops[first] == LW_NONE) first++;
     op_run run = run_of(exec, step->ops[first]);
     if (run.rows == 0) return LW_OK;
-    const bool comes_apart = lw__xpu_step_has_parts(step) && lw__xpu_in_panels(run.rows);
-    if (step->fusion != LW_XPU_SWITCH_COUNT && !comes_apart) return lw__xpu_run_fused(&run, step, d);
+    if (step->fusion != LW_XPU_SWITCH_COUNT && !step_comes_apart(&run, step))
+        return lw__xpu_run_fused(&run, step, d);
     lw_status status = LW_OK;
     for (uint32_t i = first; status == LW_OK && i < LW_XPU_STEP_OPS_MAX; i++) {
         if (step->ops[i] == LW_NONE) continue;

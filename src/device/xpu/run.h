@@ -44,17 +44,10 @@ lw_xpu_linear_args lw__xpu_linear_args(const lw_exec *exec, const lw_op *op);
 /* A fused step; run: over the first of its ops. Stands in run_fused.c. */
 lw_status lw__xpu_run_fused(op_run *run, const lw_xpu_step *step, lw_diag *d) LW_MUST_USE;
 
-/* Work-groups of a product: of its columns and of its rows. */
+/* Work-groups of a product's columns. */
 static inline uint32_t lw__xpu_blocks(const lw_xpu_matrix *matrix)
 {
     return (uint32_t)size_div_up(matrix->rows, LW_XPU_LANES);
-}
-
-/* Whether so many rows go through panels (kernels/panel.h): fewer would leave too much of one empty. */
-static inline bool lw__xpu_in_panels(uint32_t rows)
-{
-    enum { ROWS_LEAST = LW_XPU_PANEL / 4 * 3 };
-    return rows >= ROWS_LEAST;
 }
 
 /* All of a launch but its arguments. */
@@ -64,11 +57,6 @@ static inline lw_xpu_launch lw__xpu_panels(lw_xpu_kernel kernel, const lw_xpu_ma
     return (lw_xpu_launch){ .kernel = kernel, .items_x = LW_XPU_LANES, .items_y = PARTS * PARTS,
                             .groups_x = (uint32_t)size_div_up(matrix->rows, LW_XPU_PANEL),
                             .groups_y = panels };
-}
-
-static inline uint32_t lw__xpu_row_groups(uint32_t rows)
-{
-    return rows == 1 ? 1 : (uint32_t)size_div_up(rows, LW_XPU_ROWS);
 }
 
 static inline const lw_value *value_of(const lw_exec *exec, lw_ref x)

@@ -88,10 +88,10 @@ lw_status lw__xpu_run_expert_linear(op_run *run, lw_diag *d)
 {
     const lw_exec *exec = run->exec;
     const lw_op *op = run->op;
-    const lw_xpu_weight *weight = &exec->weights[op->weights[0].index];
-    const lw_xpu_matrix *matrix = &weight->matrix;
+    const lw_weight *weight = &exec->plan->weights[op->weights[0].index];
+    const lw_xpu_matrix *matrix = &exec->weights[op->weights[0].index].matrix;
     const uint32_t top = value_of(exec, op->out)->slots, x_slots = value_of(exec, op->in[0])->slots;
-    const uint32_t members = exec->plan->weights[op->weights[0].index].stack_count;
+    const uint32_t members = weight->stack_count;
     const bool sorted = run->vectors >= SORT_ROWS_LEAST * members;
     const lw_xpu_expert_args args = {
         .linear = { .weight = *matrix,
@@ -111,7 +111,9 @@ lw_status lw__xpu_run_expert_linear(op_run *run, lw_diag *d)
     lw_status status = lw__xpu_group_sums(run, matrix, run->rows * x_slots, d);
     if (status == LW_OK && sorted) status = sort_vectors(run, &args, members, d);
     if (status != LW_OK) return status;
-    const lw_xpu_launch launch = { .kernel = lw__xpu_expert_kernel(weight, !sorted),
+    const lw_xpu_pass pass =
+        lw__xpu_pass(exec->device, weight, LW_XPU_PRODUCT_EXPERT, sorted ? LW_XPU_ROWS : 1);
+    const lw_xpu_launch launch = { .kernel = pass.kernel,
                                    .items_x = LW_XPU_LANES, .items_y = matrix->slices,
                                    .groups_x = (uint32_t)size_div_up(matrix->rows, LW_XPU_LANES),
                                    .groups_y = sorted ? tiles_max(run->vectors, members) : run->vectors,

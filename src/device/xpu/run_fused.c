@@ -123,11 +123,14 @@ static lw_status run_linears(op_run *run, const lw_xpu_step *step, lw_diag *d)
         args.first[i] = op == NULL ? LW_XPU_NONE : blocks;
         if (op != NULL) blocks += lw__xpu_blocks(&exec->weights[op->weights[0].index].matrix);
     }
-    const lw_xpu_launch launch = { .kernel = lw__xpu_linears_kernel(weight, run->rows == 1),
+    const lw_xpu_pass pass = lw__xpu_pass(exec->device, weight, LW_XPU_PRODUCT_LINEARS, run->rows);
+    const lw_xpu_launch launch = { .kernel = pass.kernel,
                                    .items_x = LW_XPU_LANES,
                                    .items_y = exec->weights[first->weights[0].index].matrix.slices,
-                                   .groups_x = blocks, .groups_y = lw__xpu_row_groups(run->rows),
-                                   .args = &args, .args_bytes = sizeof args };
+                                   .groups_x = blocks,
+                                   .groups_y = (uint32_t)size_div_up(run->rows, pass.rows),
+                                   .args = &args,
+                                   .args_bytes = sizeof args };
     return lw__xpu_launch(exec->device, &launch, d);
 }
 
@@ -142,10 +145,12 @@ static lw_status run_swiglu(op_run *run, const lw_xpu_step *step, lw_diag *d)
                                       .rows = run->rows,
                                       .y = address_of(exec, out->out),
                                       .y_stride = stride_of(exec, out->out) };
+    const lw_weight *weight = &exec->plan->weights[gate->weights[0].index];
+    const lw_xpu_pass pass = lw__xpu_pass(exec->device, weight, LW_XPU_PRODUCT_SWIGLU, run->rows);
     const lw_xpu_launch launch = {
-        .kernel = lw__xpu_swiglu_kernel(&exec->plan->weights[gate->weights[0].index], run->rows == 1),
+        .kernel = pass.kernel,
         .items_x = LW_XPU_LANES, .items_y = matrix->slices,
-        .groups_x = lw__xpu_blocks(matrix), .groups_y = lw__xpu_row_groups(run->rows),
+        .groups_x = lw__xpu_blocks(matrix), .groups_y = (uint32_t)size_div_up(run->rows, pass.rows),
         .args = &args, .args_bytes = sizeof args,
     };
     return lw__xpu_launch(exec->device, &launch, d);

@@ -21,10 +21,11 @@ $(XPU_TESTS) check programs: | $(EMULATED) $(if $(and $(CLANG_CL),$(call has_all
 endif
 
 # A set is one file that includes the set's kernels: they share one scope, so that no name means two things. What
-# ocloc makes of it does not depend on the device; how a driver builds it is said in module.c.
+# ocloc makes of it does not depend on the device; how a driver builds it is said in module.c. That for DPAS goes
+# without what its own kernels stand for: all of linears.cl, and most of linear.cl and experts.cl (forms.list).
 XPU_SETS := $(if $(OCLOC),common $(if $(XPU_DPAS_KERNELS),dpas))
 $(OUT)/xpu/common.cl: $(filter-out $(XPU_DPAS_KERNELS),$(XPU_KERNELS))
-$(OUT)/xpu/dpas.cl: $(XPU_KERNELS)
+$(OUT)/xpu/dpas.cl: $(filter-out %/linears.cl,$(XPU_KERNELS))
 $(OUT)/xpu/common.spv: private OCLOC_FOR := -device tgllp
 $(OUT)/xpu/dpas.spv: private OCLOC_FOR := -device pvc
 $(OUT)/xpu/dpas.spv: private OCLOC_FLAGS := -DLW_DPAS=1

@@ -39,10 +39,11 @@ static inline float quotient_to_odd(float a, float b)
 }
 
 /* The k-th code of a plane. */
-static inline uint plane_code(const global uint *words, uint k, uint bits)
+static inline uint plane_code(const global uint *words, uint k, uint bits, uint is_paired)
 {
-    const uint per_word = 32 / bits;
-    return words[k / per_word * LW_XPU_LANES] >> k % per_word * bits & 0xFFFFFFFFu >> (32 - bits);
+    const uint per_word = 32 / bits, at = k % per_word;
+    const uint place = is_paired ? at / 2 + at % 2 * (per_word / 2) : at;
+    return words[k / per_word * LW_XPU_LANES] >> place * bits & 0xFFFFFFFFu >> (32 - bits);
 }
 
 LW_KERNEL(embed, lw_xpu_embed_args)
@@ -55,9 +56,9 @@ LW_KERNEL(embed, lw_xpu_embed_args)
     const size_t group = (size_t)(token / LW_XPU_LANES) * w->groups + col / w->group;
     const global uint *words = (const global uint *)w->words + group * group_words(w) * LW_XPU_LANES + lane;
     const uint k = col % w->group, low = low_bits(w->bits);
-    uint code = plane_code(words, k, low);
+    uint code = plane_code(words, k, low, a.is_paired);
     words += w->group * low / 32 * LW_XPU_LANES;
-    if (low < w->bits) code |= plane_code(words, k, w->bits - low) << low;
+    if (low < w->bits) code |= plane_code(words, k, w->bits - low, a.is_paired) << low;
     const float value =
         w->map == LW_XPU_MAP_TABLE16 ? ((const global float *)w->table)[code] : code_value(code, w->map);
     const bool is_scaled = w->scale_type != LW_XPU_SCALE_NONE;

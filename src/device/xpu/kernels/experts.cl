@@ -6,8 +6,7 @@
  * and cut into tiles, so that a matrix is read once for all rows of a tile; the host launches as many
  * work-groups as there may be tiles, and those past the last one leave at once.
  */
-#include "device/xpu/kargs_experts.h"
-#include "device/xpu/kernels/product.h"
+#include "device/xpu/kernels/shapes.h"
 
 /* ---- route: a work-group of LW_XPU_TILE items a row ---- */
 
@@ -126,11 +125,6 @@ LW_KERNEL(route, lw_xpu_route_args)
 
 /* ---- expert_linear ---- */
 
-static inline uint member_of(size_t route, uint stride, uint top, uint vector)
-{
-    return (uint)((const global float *)route)[(size_t)(vector / top) * stride + vector % top];
-}
-
 /* The members of LW_XPU_SORT_ITEMS vectors from base on, for all items to read. */
 static inline void members_load(const lw_xpu_sort_args *a, uint base, local uint *here)
 {
@@ -189,44 +183,11 @@ LW_KERNEL(expert_sort, lw_xpu_sort_args)
     }
 }
 
-static inline uint x_row_of(const lw_xpu_expert_args *a, uint vector)
-{
-    return a->x_per_slot ? vector : vector / a->top;
-}
-
-#define EXPERT(name, map, bits) \
-    LW_KERNEL(name, lw_xpu_expert_args) \
-    { \
-        PRODUCT_LOCAL(1, map); \
-        const uint vector = get_group_id(1), member = member_of(a.route, a.route_stride, a.top, vector); \
-        const product p = product_make(&a.linear, member, get_group_id(0), map, parts, table); \
-        slice_run(&p, (uint8)(x_row_of(&a, vector)), 1, map, bits); \
-        barrier(CLK_LOCAL_MEM_FENCE); \
-        if (get_local_id(1) == 0) y_store(&p, 1, 0, vector); \
-    }
-
-/* Rows past a tile's last one repeat it, and are not stored. */
-#define X_ROW(i) x_row_of(&a, order[min((uint)i, tile.count - 1)])
-#define EXPERT_ROWS(name, map, bits) \
-    LW_KERNEL(name, lw_xpu_expert_args) \
-    { \
-        PRODUCT_LOCAL(LW_XPU_ROWS, map); \
-        if (get_group_id(1) >= *(const global uint *)a.sorted.tile_count) return; \
-        const lw_xpu_tile tile = ((const global lw_xpu_tile *)a.sorted.tiles)[get_group_id(1)]; \
-        const global uint *order = (const global uint *)a.sorted.order + tile.first; \
-        const product p = product_make(&a.linear, tile.member, get_group_id(0), map, parts, table); \
-        slice_run(&p, (uint8)(EIGHT(X_ROW)), LW_XPU_ROWS, map, bits); \
-        barrier(CLK_LOCAL_MEM_FENCE); \
-        for (uint r = get_local_id(1); r < tile.count; r += a.linear.weight.slices) \
-            y_store(&p, LW_XPU_ROWS, r, order[r]); \
-    }
-
 #define LW_XPU_FORM(name, map, bits) \
-    EXPERT(expert_##name, LW_XPU_MAP_##map, bits) \
-    EXPERT_ROWS(expert_##name##_rows, LW_XPU_MAP_##map, bits)
+    EXPERT(expert_##name, LW_XPU_MAP_##map, bits, RUN_FMA) \
+    EXPERT_ROWS(expert_##name##_rows, LW_XPU_MAP_##map, bits, RUN_FMA)
 #include "device/xpu/forms.list"
 #undef LW_XPU_FORM
-#undef X_ROW
 
 /* ---- expert_bias ---- */
 

@@ -167,6 +167,8 @@ static inline void slice_run(const product *p, uint8 x_rows, uint rows, uint map
 #undef PART
 }
 
+#define RUN_FMA(p, X_ROW, count, rows, map, bits) slice_run(p, (uint8)(EIGHT(X_ROW)), rows, map, bits)
+
 /* The slices of the r-th of rows vectors, once every sub-group is done. */
 static inline float slices_sum(const local float *parts, uint slices, uint rows, uint r)
 {
