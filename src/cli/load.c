@@ -18,7 +18,7 @@ size_t lw_load_options_table(lw_load_options *load, lw_option table[LW_LOAD_OPTI
           .u32 = &load->threads,
           .min = 1,
           .max = LW_POOL_THREADS_MAX,
-          .help = "threads that compute; default: one for each fast core, within the container's quota" },
+          .help = "threads that compute; default: one for each fast core" },
         { .name = "isa",
           .value = "X",
           .text = &load->isa,
