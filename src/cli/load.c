@@ -23,7 +23,7 @@ size_t lw_load_options_table(lw_load_options *load, lw_option table[LW_LOAD_OPTI
           .value = "X",
           .text = &load->isa,
           .choices = "generic|avx2|avx512|avx512f|avx512vnni|avx512bf16|avx512amx",
-          .help = "instruction set; default: the best of this CPU" },
+          .help = "instruction set; default: the best" },
         { .name = "device",
           .value = "NAME",
           .text = &load->device,
