@@ -14,7 +14,7 @@ LFM = ROOT / "models" / "lfm3-mlx4"
 
 DEMOS = ["lfm3-mlx4", "qwen35-mlx4", "nemotron-mlx4"]
 KINDS = ["xe2", "gen12lp"]
-SECONDS = 280
+SECONDS = 900
 
 needs_loader = pytest.mark.skipif(not LOADER.exists(), reason=f"no {LOADER.name}: it is for x86-64")
 needs_kernels = pytest.mark.skipif(not KERNELS.exists(), reason=f"no {KERNELS.name}: clang and AVX2 make it")
