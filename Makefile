@@ -147,7 +147,7 @@ test: all $(CANARIES) $(TESTS) ## the quick core: unit and law programs, under a
 
 check: all $(CANARIES) $(TESTS) $(REPLAYS) $(DRIVERS) ## every test that this machine can run
 	@$(if $(PYTESTS),$(MAKE) -s venv || echo "pytest is missing: see above")
-	@$(RUN) --timeout 1800 $(if $(PYTESTS),--pytest $(VENV)/bin/python $(foreach p,$(PYTESTS),--pytest-file $(p))) \
+	@$(RUN) --timeout 1800 $(if $(PYTESTS),--pytest $(VENV)/bin/python) $(PYTESTS:%=--pytest-file %) \
 	    tools/tidy 'tools/tidy --self-test' $(call once,$(TESTS)) $(REPLAY_ITEMS) $(DEMO_ITEM)
 
 # All compiled programs of one variant; what asan and nightly run.
