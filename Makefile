@@ -152,7 +152,7 @@ check: all $(CANARIES) $(TESTS) $(REPLAYS) $(DRIVERS) ## every test that this ma
 
 # All compiled programs of one variant; what asan and nightly run.
 programs: all $(CANARIES) $(TESTS) $(REPLAYS) $(DRIVERS)
-	@$(RUN) --timeout 1200 $(SERVED) $(call once,$(TESTS)) $(REPLAY_ITEMS) $(DEMO_ITEM)
+	@$(RUN) --timeout 2400 $(SERVED) $(call once,$(TESTS)) $(REPLAY_ITEMS) $(DEMO_ITEM)
 
 asan: ## the compiled tests under the address and undefined-behaviour sanitizers
 	@$(MAKE) VARIANT=asan programs
@@ -160,7 +160,7 @@ asan: ## the compiled tests under the address and undefined-behaviour sanitizers
 ifeq ($(VARIANT),tsan)
 TSAN_TESTS := $(filter $(THREADED:%=$(OUT)/tests/%),$(TESTS))
 tsan: $(CANARIES) $(TSAN_TESTS) $(OUT)/tests/serve/fake_driver
-	@LW_TEST_THREADS=2 $(RUN) --timeout 1200 $(SERVED) $(TSAN_TESTS)
+	@LW_TEST_THREADS=2 $(RUN) --timeout 2400 $(SERVED) $(TSAN_TESTS)
 else
 tsan: ## the threaded tests under the thread sanitizer
 	@$(MAKE) VARIANT=tsan tsan
