@@ -128,13 +128,9 @@ static inline void windows_run(bench *b, kept *into, lw_rng *rng, size_t width, 
     streams_end(b);
 }
 
-/* Lane 0 up to committed, then open rows of it at scattered slots, a wrong sibling before each. */
-static inline void tree_run(bench *b, kept *into, lw_rng *rng, uint32_t committed, uint32_t open)
+/* Open rows of lane 0 at scattered slots, a wrong sibling before each. */
+static inline void tree_add(bench *b, uint32_t committed, uint32_t open)
 {
-    streams_begin(b, into, rng);
-    window_add(b, 0, committed, committed);
-    batch_must_run(b);
-    b->lanes[0].committed = committed;
     int32_t parent = -1;
     for (uint32_t i = 0; i < open; i++) {
         const uint32_t position = committed + i, slot = committed + (i * 4 + 3) % open;
@@ -144,6 +140,16 @@ static inline void tree_run(bench *b, kept *into, lw_rng *rng, uint32_t committe
         row_add(b, 0, 0, (lw_row){ .token = token, .position = position, .slot = slot, .parent = parent });
         parent = (int32_t)b->row_count - 1;
     }
+}
+
+/* Lane 0 up to committed, then such a tree. */
+static inline void tree_run(bench *b, kept *into, lw_rng *rng, uint32_t committed, uint32_t open)
+{
+    streams_begin(b, into, rng);
+    window_add(b, 0, committed, committed);
+    batch_must_run(b);
+    b->lanes[0].committed = committed;
+    tree_add(b, committed, open);
     batch_must_run(b);
     streams_end(b);
 }

@@ -205,15 +205,7 @@ static void trees_have_the_bits_of_chains(void **state)
     histories_make(x, NULL);
     last_run(x, LAST, false, whole);
     for (size_t l = 0; l < LANES; l++) b->lanes[l].committed = BEGIN;
-    int32_t parent = -1;
-    for (uint32_t i = 0; i < OPEN; i++) {
-        const uint32_t position = BEGIN + i, slot = BEGIN + (i * 4 + 3) % OPEN;
-        const int32_t token = b->tokens[0][position];
-        row_add(b, 0, LANE_NONE, (lw_row){ .token = next_token(token), .position = position,
-                                           .slot = slot + OPEN, .parent = parent });
-        row_add(b, 0, 0, (lw_row){ .token = token, .position = position, .slot = slot, .parent = parent });
-        parent = (int32_t)b->row_count - 1;
-    }
+    tree_add(b, BEGIN, OPEN);
     for (uint32_t r = 0; r < b->row_count; r++) b->rows[r].wanted = b->row_lane[r] == 0;
     batch_read(b, 0, tree);
     streams_end(b);

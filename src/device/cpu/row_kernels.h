@@ -23,6 +23,23 @@
     void lw__cpu_##isa##_recur_prepare(const lw_cpu_recur_args *args, unsigned part, unsigned parts);  \
     void lw__cpu_##isa##_recur_run(const lw_cpu_recur_args *args, unsigned part, unsigned parts);
 
+/* The same as members of a table. */
+#define LW_ROW_MEMBERS(isa) \
+    .rms_norm = lw__cpu_##isa##_rms_norm, \
+    .norm_gate = lw__cpu_##isa##_norm_gate, \
+    .add = lw__cpu_##isa##_add, \
+    .mul = lw__cpu_##isa##_mul, \
+    .swiglu = lw__cpu_##isa##_swiglu, \
+    .rope = lw__cpu_##isa##_rope, \
+    .head_gate = lw__cpu_##isa##_head_gate, \
+    .kv_store = lw__cpu_##isa##_kv_store, \
+    .attend = lw__cpu_##isa##_attend, \
+    .short_conv = lw__cpu_##isa##_short_conv, \
+    .route = lw__cpu_##isa##_route, \
+    .expert_sum = lw__cpu_##isa##_expert_sum, \
+    .recur_prepare = lw__cpu_##isa##_recur_prepare, \
+    .recur_run = lw__cpu_##isa##_recur_run
+
 LW_ROW_KERNELS(generic)
 #if defined(__x86_64__)
 LW_ROW_KERNELS(avx2)
