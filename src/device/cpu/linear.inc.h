@@ -25,6 +25,11 @@ enum {
 #define EACH_HEIGHT(X, form) EACH_LOW_HEIGHT(X, form)
 #endif
 #define EACH_LOW_HEIGHT(X, form) X(form, 1) X(form, 2) X(form, 3) X(form, 4)
+#if defined(LINEAR_PAIRS)
+    ROWS_TALL = 1,        /* from here on a tile's dots are entered from registers */
+#else
+    ROWS_TALL = 4,
+#endif
     ROWS_DIRECT = 8,      /* up to here codes are decoded in the inner loop, above once for many tiles */
     TILES_TOGETHER = 2,   /* that take turns with the groups of a panel */
     TURN_BYTES = 16 << 10, /* of the groups of a turn: they stay in the first-level cache */
@@ -131,10 +136,18 @@ typedef void enter_fn(const lw_cpu_weight *w, uint32_t blocks, const vf *dot, co
 EACH_HEIGHT(ENTER_MAKE, )
 static enter_fn *const enters[ROWS_MAX + 1] = { EACH_HEIGHT(ENTER_ENTRY, ) };
 
-/* Stores what the inner loop held in registers, and enters it. */
+/* Enters what the inner loop holds in registers: the usual scales from there in tall tiles, else by the
+ * functions above. */
 LINEAR_INLINE void enter(const lw_cpu_weight *w, int blocks, int rows, vf dot[BLOCKS_MAX][ROWS_MAX],
                          const spot *s)
 {
+    if (rows >= ROWS_TALL && is_usual(w)) {
+        spot at = *s;
+        LINEAR_UNROLL
+        for (int b = 0; b < blocks; b++, at.group += w->group_bytes, at.acc += rows * LANES)
+            enter_block(LW_DTYPE_BF16, true, w, rows, dot[b], &at);
+        return;
+    }
     vf dots[BLOCKS_MAX * ROWS_MAX];
     LINEAR_UNROLL
     for (int b = 0; b < blocks; b++)

@@ -380,11 +380,10 @@ static void span_store(const span *s, const lw_cpu_linear_args *args, uint32_t r
 {
     const uint32_t rows = s->tile_count * s->rows.height, columns = args->weight->rows;
     const uint32_t count = rows < args->rows - row ? rows : args->rows - row;
-    for (uint32_t b = 0; b < s->blocks && (first + b) * LANES < columns; b++) {
-        const uint32_t col = (first + b) * LANES, some = columns - col < LANES ? columns - col : LANES;
-        for (uint32_t r = 0; r < count; r++)
-            store_row(args, vector_of(args->y_rows, row + r), col, s->acc + ((size_t)b * rows + r) * LANES,
-                      some);
+    for (uint32_t r = 0; r < count; r++) {
+        const uint32_t to = vector_of(args->y_rows, row + r);
+        for (uint32_t b = 0, col = first * LANES; b < s->blocks && col < columns; b++, col += LANES)
+            store_row(args, to, col, s->acc + ((size_t)b * rows + r) * LANES, columns - col);
     }
 }
 

@@ -149,7 +149,7 @@ static void lone_blocks(const lw_cpu_linear_args *args, uint32_t begin, uint32_t
         run(args, block, next, acc);
         for (uint32_t b = block; b < next && b * LANES < w->rows; b++)
             store_row(args, vector_of(args->y_rows, 0), b * LANES, acc + (b - block) * LANES,
-                      w->rows - b * LANES < LANES ? w->rows - b * LANES : LANES);
+                      w->rows - b * LANES);
     }
 }
 

@@ -8,27 +8,33 @@
  * whose largest |x| is below LEAST counts as zeros; one with an infinity or a NaN makes its rows NaN.
  *
  * x is prepared in tiles of tile_height() rows: per tile (k / 4, rows) fours of q, then per group the rows'
- * d, d * sum(q) and zero * sum(q). Few rows decode the codes to bytes in registers; many rows decode a group
- * of a panel once for all their tiles.
+ * d, d * sum(q) and zero * sum(q). Codes are decoded to bytes in registers; where there is no dot of bytes,
+ * and tiles are short, many rows decode a group of a panel once for all of theirs.
  */
 #include "device/cpu/linear_int8_codes.inc.h"
 #include "device/cpu/linear_kernels.h"
 #include "base/pool.h"
 #include "base/size.h"
 
-#define EACH_LOW_HEIGHT(X, form) X(form, 1) X(form, 2) X(form, 3) X(form, 4)
+#define EACH_FEW(X, form) X(form, 1) X(form, 2) X(form, 3) X(form, 4)
 enum {
 #if defined(LINEAR_VNNI)
     ROWS_MAX = 12,
-#define EACH_HEIGHT(X, form) EACH_LOW_HEIGHT(X, form) X(form, 6) X(form, 8) X(form, 12)
+    ROWS_DIRECT = ROWS_MAX, /* up to here codes are decoded in the inner loop */
+#define EACH_LOW_HEIGHT(X, form) EACH_FEW(X, form) X(form, 5) X(form, 6) X(form, 7) X(form, 8) X(form, 12)
+#define EACH_HEIGHT EACH_LOW_HEIGHT
 #elif defined(LINEAR_AVX512)
     ROWS_MAX = 6,
-#define EACH_HEIGHT(X, form) EACH_LOW_HEIGHT(X, form) X(form, 6)
+    ROWS_DIRECT = 4,
+#define EACH_LOW_HEIGHT EACH_FEW
+#define EACH_HEIGHT(X, form) EACH_FEW(X, form) X(form, 6)
 #else
     ROWS_MAX = 4,
-#define EACH_HEIGHT(X, form) EACH_LOW_HEIGHT(X, form)
+    ROWS_DIRECT = 4,
+#define EACH_LOW_HEIGHT EACH_FEW
+#define EACH_HEIGHT EACH_FEW
 #endif
-    ROWS_DIRECT = 4,        /* up to here codes are decoded in the inner loop */
+    ROWS_TALL = 5,          /* from here on the sums of codes, too, are entered from registers */
     NUMBERS = 3,            /* of a group and row, beside its q */
 };
 
@@ -71,14 +77,19 @@ LINEAR_INLINE void enter_block(lw_dtype type, bool has_bias, const lw_cpu_weight
     }
 }
 
+LINEAR_INLINE bool is_usual(const lw_cpu_weight *w)
+{
+    return w->has_bias && w->scale_type == LW_DTYPE_BF16;
+}
+
 /* The same for some blocks. A function of its own: inlined in every loop over codes it would be most of the
  * code. */
 LINEAR_INLINE void enter_blocks(const lw_cpu_weight *w, int rows, uint32_t blocks, const i8_total *totals,
                                 spot s)
 {
-    const bool is_usual = w->has_bias && w->scale_type == LW_DTYPE_BF16;
+    const bool usual = is_usual(w);
     for (uint32_t b = 0; b < blocks; b++, totals += rows, s.group += w->group_bytes, s.acc += rows * LANES) {
-        if (is_usual) enter_block(LW_DTYPE_BF16, true, w, rows, totals, &s);
+        if (usual) enter_block(LW_DTYPE_BF16, true, w, rows, totals, &s);
         else enter_block(w->scale_type, w->has_bias, w, rows, totals, &s);
     }
 }
@@ -93,6 +104,26 @@ typedef void enter_fn(const lw_cpu_weight *w, uint32_t blocks, const i8_total *t
 #define ENTER_ENTRY(form, rows) [rows] = enter_##rows,
 EACH_HEIGHT(ENTER_MAKE, )
 static enter_fn *const enters[ROWS_MAX + 1] = { EACH_HEIGHT(ENTER_ENTRY, ) };
+
+/* Enters what the inner loop holds in registers: from there with the usual scales, where that is not most of
+ * the code, else by the functions above. */
+LINEAR_INLINE void enter(int form, int blocks, int rows, const lw_cpu_weight *w, const i8_total *totals,
+                         const spot *s)
+{
+    if ((form >= LW__FORM_COUNT || rows >= ROWS_TALL) && is_usual(w)) {
+        spot at = *s;
+        LINEAR_UNROLL
+        for (int b = 0; b < blocks; b++, at.group += w->group_bytes, at.acc += rows * LANES)
+            enter_block(LW_DTYPE_BF16, true, w, rows, totals + b * rows, &at);
+        return;
+    }
+    i8_total stored[BLOCKS_MAX * ROWS_MAX];
+    LINEAR_UNROLL
+    for (int b = 0; b < blocks; b++)
+        LINEAR_UNROLL
+        for (int r = 0; r < rows; r++) stored[b * rows + r] = totals[b * rows + r];
+    enters[rows](w, (uint32_t)blocks, stored, s);
+}
 
 /* Codes of every block, which are held, against the x of one row. */
 LINEAR_INLINE void row_run(int form, int blocks, int r, i8_x x, vi codes[PLANES_MAX][BLOCKS_MAX],
@@ -184,7 +215,7 @@ LINEAR_INLINE void group_run(int form, int blocks, int rows, const tile *t, spot
     steps_run(form, blocks, rows, &at, &s, totals);
 #endif
     while (s.ahead < ahead_end) s.ahead = ask_next(s.ahead, LINE_BYTES, false);
-    enters[rows](w, (uint32_t)blocks, totals, &s);
+    enter(form, blocks, rows, w, totals, &s);
 }
 
 /* Blocks that run side by side: enough chains to hide the latency of a dot, and room for them in registers.
@@ -223,7 +254,9 @@ typedef void blocks_fn(const tile *t, uint32_t blocks, const spot *s);
 #define BLOCKS_ENTRY(form, rows) [rows] = blocks_##form##_##rows,
 #define EACH_FORM(X) X(LW__FORM_INT2) X(LW__FORM_INT3) X(LW__FORM_INT4) X(LW__FORM_INT5) X(LW__FORM_INT6) \
     X(LW__FORM_INT8) X(LW__FORM_TABLE4)
-#if defined(I8_SUM_LIMIT)
+#if defined(LINEAR_VNNI)
+#define EACH_BYTES(X)
+#elif defined(I8_SUM_LIMIT)
 #define EACH_BYTES(X) X(BYTES_15) X(BYTES_31) X(BYTES_63) X(BYTES_SPLIT)
 #else
 #define EACH_BYTES(X) X(BYTES_15)
@@ -236,57 +269,9 @@ EACH_BYTES(BYTES_BLOCKS)
 #define BYTES_ROW(form) [form] = { EACH_HEIGHT(BLOCKS_ENTRY, form) },
 static blocks_fn *const runs[BYTES_END][ROWS_MAX + 1] = { EACH_FORM(FORM_ROW) EACH_BYTES(BYTES_ROW) };
 
-/* ---- decoded groups ---- */
-
-/* What the codes of a form are decoded to. */
-LINEAR_INLINE int bytes_of(int form)
-{
-#if defined(I8_SUM_LIMIT)
-    if (form == LW__FORM_INT8) return BYTES_SPLIT;
-    if (form == LW__FORM_INT6) return BYTES_63;
-    if (form == LW__FORM_INT5 || form == LW__FORM_TABLE4) return BYTES_31;
-#else
-    (void)form;
-#endif
-    return BYTES_15;
-}
-
-/* One group of one block, as the inner loop of few rows makes it of the words: (k / 4, plane) vectors. */
-LINEAR_INLINE void group_decode(int form, const lw_cpu_weight *w, const uint8_t *group, uint8_t *bytes)
-{
-    step at = { .words = group + w->words_at, .table = vi_load_table(w->table_codes) };
-    for (uint32_t i = 0; i < w->group / 4 / (uint32_t)fours_of(form); i++) {
-        if (high_bits_of(form) > 0) at.high[0] = high_word(form, group + w->high_at, i);
-        LINEAR_UNROLL
-        for (int j = 0; j < fours_of(form) * planes_of(form); j++) {
-            const vi codes = codes_at(form, &at, 0, j / planes_of(form), j % planes_of(form));
-            vi_store((int32_t *)(void *)(bytes + j * VECTOR_BYTES), codes);
-        }
-        at.words += step_bytes_of(form);
-        bytes += fours_of(form) * planes_of(form) * VECTOR_BYTES;
-    }
-}
-
-typedef struct decoder {
-    void (*run)(const lw_cpu_weight *w, const uint8_t *group, uint8_t *bytes);
-    uint32_t bytes_form, planes;
-} decoder;
-#define DECODE_MAKE(form) \
-    static void decode_##form(const lw_cpu_weight *w, const uint8_t *group, uint8_t *bytes) \
-    { \
-        group_decode(form, w, group, bytes); \
-    }
-EACH_FORM(DECODE_MAKE)
-static decoder decoder_of(lw__form form)
-{
-#define DECODE_CASE(form) \
-    case form: return (decoder){ decode_##form, (uint32_t)bytes_of(form), (uint32_t)planes_of(form) };
-    switch ((int)form) { EACH_FORM(DECODE_CASE) default: LW_ASSERT(false); return (decoder){ 0 }; }
-}
-
 /* ---- tiles of a call ---- */
 
-static bool has_height(uint32_t rows) { return runs[BYTES_15][rows] != NULL; }
+static bool has_height(uint32_t rows) { return enters[rows] != NULL; }
 
 /* Rows of the tile that begins at `row`. */
 static uint32_t tile_height(const lw_cpu_linear_args *args, uint32_t row)
@@ -331,13 +316,13 @@ static size_t group_step_of(const lw_cpu_weight *w, uint32_t block)
 }
 
 /* One tile of blocks [first, last) of one panel, on the codes as they are stored. */
-static void run_direct(const lw_cpu_linear_args *args, uint32_t row, uint32_t first, uint32_t last)
+static void run_tile(const lw_cpu_linear_args *args, uint32_t row, uint32_t first, uint32_t last)
 {
     const lw_cpu_weight *const w = args->weight;
     float acc[BLOCKS_MAX * ROWS_DIRECT * LANES] __attribute__((aligned(64)));
     const tile t = tile_of(args, row, acc);
     const uint8_t *group = lw__group_at(w, args->member, first, 0);
-    memset(acc, 0, sizeof acc);
+    memset(acc, 0, (size_t)(last - first) * t.rows * LANES * sizeof *acc);
     for (uint32_t g = 0; g < w->group_count; g++, group += group_step_of(w, first)) {
         spot s = spot_of(&t, g, group);
         s.words = group + w->words_at;
@@ -348,61 +333,16 @@ static void run_direct(const lw_cpu_linear_args *args, uint32_t row, uint32_t fi
     store_sums(args, first, last - first, row, t.rows, acc);
 }
 
-enum {
-    BYTES_PAIR = LW__GROUP_MAX * PLANES_MAX * LW__BLOCKS_UNIT * LANES,
-    BYTES_MAX = DECODED_BYTES > BYTES_PAIR ? DECODED_BYTES : BYTES_PAIR,
-};
-
-/* Rows and blocks that share decoded groups. */
-typedef struct decoded_job {
-    tile tiles[ROWS_KEPT_MAX];
-    uint32_t count;
-    float acc[ROWS_KEPT_MAX * BLOCKS_MAX * LANES] __attribute__((aligned(64)));
-    uint8_t bytes[BYTES_MAX] __attribute__((aligned(64)));
-} decoded_job;
-
-static void run_decoded_group(decoded_job *job, const decoder *d, uint32_t g, const uint8_t *group,
-                              uint32_t blocks)
+/* The same of rows [begin, end), whole tiles. */
+static void run_direct(const lw_cpu_linear_args *args, uint32_t begin, uint32_t end, uint32_t first,
+                       uint32_t last)
 {
-    const lw_cpu_weight *const w = job->tiles->weight;
-    const size_t block_bytes = (size_t)w->group * d->planes * LANES;
-    for (uint32_t b = 0; b < blocks; b++) {
-        const uint8_t *const block = group + b * w->group_bytes;
-        ask_for(block + 2 * LW__PANEL_BLOCKS * w->group_bytes, w->group_bytes);
-        d->run(w, block, job->bytes + b * block_bytes);
-    }
-    for (uint32_t i = 0; i < job->count; i++) {
-        spot s = spot_of(&job->tiles[i], g, group);
-        s.words = job->bytes;
-        s.words_step = block_bytes;
-        runs[d->bytes_form][job->tiles[i].rows](&job->tiles[i], blocks, &s);
-    }
+    for (uint32_t row = begin; row < end; row += tile_height(args, row)) run_tile(args, row, first, last);
 }
 
-/* Rows [begin, end), whole tiles, of blocks [first, last) of one panel, each group decoded once. */
-static void run_decoded(const lw_cpu_linear_args *args, uint32_t begin, uint32_t end, uint32_t first,
-                        uint32_t last)
-{
-    const lw_cpu_weight *const w = args->weight;
-    const decoder d = decoder_of(w->form);
-    const uint32_t together = blocks_kept((size_t)w->group * d.planes * LANES);
-    decoded_job job;
-    for (uint32_t block = first, next; block < last; block = next) {
-        next = last - block < together ? last : block + together;
-        float *acc = job.acc;
-        job.count = 0;
-        for (uint32_t row = begin; row < end; row += job.tiles[job.count++].rows) {
-            job.tiles[job.count] = tile_of(args, row, acc);
-            acc += (next - block) * job.tiles[job.count].rows * LANES;
-        }
-        memset(job.acc, 0, (size_t)(acc - job.acc) * sizeof *acc);
-        const uint8_t *group = lw__group_at(w, args->member, block, 0);
-        for (uint32_t g = 0; g < w->group_count; g++, group += group_step_of(w, block))
-            run_decoded_group(&job, &d, g, group, next - block);
-        for (uint32_t i = 0; i < job.count; i++)
-            store_sums(args, block, next - block, job.tiles[i].row, job.tiles[i].rows, job.tiles[i].acc);
-    }
-}
+#if !defined(LINEAR_VNNI)
+#include "device/cpu/linear_int8_decoded.inc.h"
+#endif
 
 static void int8_blocks(const lw_cpu_linear_args *args, uint32_t begin, uint32_t end)
 {
@@ -412,8 +352,11 @@ static void int8_blocks(const lw_cpu_linear_args *args, uint32_t begin, uint32_t
         for (uint32_t block = begin, next; block < end; block = next) {
             next = block - block % LW__PANEL_BLOCKS + LW__PANEL_BLOCKS;
             if (next > end) next = end;
-            if (rows <= ROWS_DIRECT) run_direct(args, row, block, next);
-            else run_decoded(args, row, row + rows, block, next);
+#if !defined(LINEAR_VNNI)
+            if (rows > ROWS_DIRECT) run_decoded(args, row, row + rows, block, next);
+            else
+#endif
+                run_direct(args, row, row + rows, block, next);
         }
     }
 }

@@ -10,9 +10,9 @@ enum {
     AHEAD_BYTES = 1024,   /* past the blocks that run side by side, how far codes are asked for */
     FAR_BYTES = 7168,     /* past that: wide weights, into the second-level cache */
     BLOCKS_MAX = LW__PANEL_BLOCKS,
-    ROWS_KEPT_MAX = 48,   /* rows that share a decoded group: their sums stay in the first-level cache */
+    ROWS_KEPT_MAX = 96,   /* rows that share a decoded group, and a panel as it comes from memory */
     DECODED_BYTES = 16 << 10, /* of decoded weights, which stay there too */
-    PANEL_X_BYTES = 384 << 10, /* prepared rows that stay in the second-level cache while columns pass */
+    PANEL_X_BYTES = 1 << 20, /* prepared rows that pass once a panel: they stay near */
 };
 
 /* Asks for the next bytes of what lies ahead, where anything does, and returns what is left to ask for. Wide
@@ -31,12 +31,10 @@ static void store_sums(const lw_cpu_linear_args *args, uint32_t first, uint32_t 
                        uint32_t rows, const float *acc)
 {
     const uint32_t columns = args->weight->rows;
-    for (uint32_t b = 0; b < blocks; b++) {
-        const uint32_t col = (first + b) * LANES;
-        if (col >= columns) return;
-        const uint32_t count = columns - col < LANES ? columns - col : LANES;
-        for (uint32_t r = 0; r < rows; r++)
-            store_row(args, vector_of(args->y_rows, row + r), col, acc + (b * rows + r) * LANES, count);
+    for (uint32_t r = 0; r < rows; r++) {
+        const uint32_t to = vector_of(args->y_rows, row + r);
+        for (uint32_t b = 0, col = first * LANES; b < blocks && col < columns; b++, col += LANES)
+            store_row(args, to, col, acc + (b * rows + r) * LANES, columns - col);
     }
 }
 
@@ -66,7 +64,7 @@ static uint32_t rows_together(const lw_cpu_linear_args *args, uint32_t row, size
 }
 
 /* Blocks whose decoded groups, block_bytes each, are kept: whole pairs. */
-static uint32_t blocks_kept(size_t block_bytes)
+static inline uint32_t blocks_kept(size_t block_bytes)
 {
     const uint32_t fit = (uint32_t)(DECODED_BYTES / block_bytes) / LW__BLOCKS_UNIT * LW__BLOCKS_UNIT;
     return fit < LW__BLOCKS_UNIT ? LW__BLOCKS_UNIT : fit < BLOCKS_MAX ? fit : BLOCKS_MAX;

@@ -4,7 +4,7 @@
 #ifndef LW_DEVICE_CPU_LINEAR_VALUES_INC_H
 #define LW_DEVICE_CPU_LINEAR_VALUES_INC_H
 
-#include "device/cpu/linear_simd.h"
+#include "device/cpu/linear_store_simd.h"
 #include "device/cpu/linear_weight.h"
 #include "base/float16.h"
 
@@ -60,25 +60,23 @@ static void load_group(const lw_cpu_linear_args *args, uint32_t row, uint32_t gr
     for (; k < w->group; k++) values[k] = 0.0f;
 }
 
-static uint32_t one_nan(uint32_t bits) { return (bits & 0x7FFFFFFFu) > 0x7F800000u ? 0x7FC00000u : bits; }
-
-/* Stores count columns of one row of one block. */
-static void store_row(const lw_cpu_linear_args *args, size_t row, uint32_t col, const float *acc,
-                      uint32_t count)
+/* Stores one row of one block, of which `columns` are left. */
+LINEAR_INLINE void store_row(const lw_cpu_linear_args *args, size_t row, uint32_t col, const float *acc,
+                             uint32_t columns)
 {
-    const float factor = args->weight->globals[args->member].factor;
-    uint32_t bits[LANES];
-    for (int i = 0; i < LANES; i++) bits[i] = one_nan(lw_bits_of_float(acc[i] * factor));
+    const uint32_t count = columns < LANES ? columns : LANES;
+    const vf sums = vf_one_nan(vf_mul(vf_load(acc), vf_set(args->weight->globals[args->member].factor)));
+    float wide[LANES];
+    lw_bf16 narrow[LANES];
     if (args->y_f32) {
-        memcpy((float *)args->y + row * args->y_stride + col, bits, count * sizeof *bits);
+        float *const to = (float *)args->y + row * args->y_stride + col;
+        vf_store(count == LANES ? to : wide, sums);
+        if (count < LANES) memcpy(to, wide, count * sizeof *to);
         return;
     }
-    lw_bf16 values[LANES];
-    for (int i = 0; i < LANES; i++) {
-        const uint32_t near = bits[i] + 0x7FFFu + (bits[i] >> 16 & 1u);
-        values[i] = (lw_bf16)((bits[i] == 0x7FC00000u ? bits[i] : near) >> 16);
-    }
-    memcpy((lw_bf16 *)args->y + row * args->y_stride + col, values, count * sizeof *values);
+    lw_bf16 *const to = (lw_bf16 *)args->y + row * args->y_stride + col;
+    vf_store_bf16(count == LANES ? to : narrow, sums);
+    if (count < LANES) memcpy(to, narrow, count * sizeof *to);
 }
 
 #endif
