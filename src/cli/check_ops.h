@@ -48,8 +48,9 @@ typedef struct lw_ops_weight {
  * nothing may read the weight. */
 lw_status lw_ops_weight_make(lw_plan *plan, lw_rng *rng, const lw_ops_form *form, const uint32_t shape[3],
                              lw_ops_weight *made, lw_wref *out, lw_diag *d) LW_MUST_USE;
-/* Makes one number of the part another, in every member of a stack: in its second row, where it has one. */
-void lw_ops_weight_plant(lw_ops_weight *made, lw_ops_part part, lw_map map);
+/* Makes one number of the part another, in every member of a stack: in its second row, where it has one. Of
+ * packed codes all in code_bytes bytes. */
+void lw_ops_weight_plant(lw_ops_weight *made, lw_ops_part part, lw_map map, size_t code_bytes);
 
 typedef struct lw_ops_case lw_ops_case;
 

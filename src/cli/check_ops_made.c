@@ -107,7 +107,7 @@ static void plant_number(uint8_t *item, size_t item_bytes)
     item[item_bytes - 1] = top;
 }
 
-void lw_ops_weight_plant(lw_ops_weight *made, lw_ops_part part, lw_map map)
+void lw_ops_weight_plant(lw_ops_weight *made, lw_ops_part part, lw_map map, size_t code_bytes)
 {
     const lw_tensor *tensor = &made->parts[part];
     const size_t item = lw_dtype_bytes(tensor->dtype), rows = tensor->dims[0] / made->stack_count;
@@ -117,7 +117,7 @@ void lw_ops_weight_plant(lw_ops_weight *made, lw_ops_part part, lw_map map)
     for (size_t m = 0; m < made->stack_count; m++) {
         uint8_t *at = bytes + (m * rows + (rows > 1)) * row_bytes;
         const bool is_code = part == LW_OPS_CODES && (map == LW_MAP_INTEGER || map == LW_MAP_TABLE16);
-        if (is_code) *at = (uint8_t)~*at;
-        else plant_number(at, item);
+        for (size_t i = 0; is_code && i < code_bytes; i++) at[i] = (uint8_t)~at[i];
+        if (!is_code) plant_number(at, item);
     }
 }

@@ -18,6 +18,7 @@ enum {
     PAGES_ALL = LW_OPS_LANES * PAGES,
     ROWS_MAX = LW_OPS_LANES * LW_OPS_LENGTH_MAX,
     ARENA_BYTES_MAX = 256 << 20,
+    LAYER_CODE_BYTES = 4, /* codes that are planted in a layer, whose bound two of them may stay below */
 };
 
 typedef enum company { ALONE, TOGETHER, MIXED, COMPANIES } company;
@@ -313,7 +314,7 @@ typedef struct planted {
     lw_ops_part part;
 } planted;
 
-static bool plant_apply(lw_ops_plan *p, planted what)
+static bool plant_apply(const lw_ops_case *c, lw_ops_plan *p, planted what)
 {
     if (what.is_input) {
         if (what.which >= p->probe_count) return false;
@@ -322,7 +323,8 @@ static bool plant_apply(lw_ops_plan *p, planted what)
     }
     const lw_wref w = observed(p)->weights[what.which];
     if (w.index == LW_NONE || p->weights[w.index].parts[what.part].bytes == NULL) return false;
-    lw_ops_weight_plant(&p->weights[w.index], what.part, p->plan.weights[w.index].map);
+    lw_ops_weight_plant(&p->weights[w.index], what.part, p->plan.weights[w.index].map,
+                        is_layer(c) ? LAYER_CODE_BYTES : 1);
     return true;
 }
 
@@ -343,7 +345,7 @@ static lw_status plant_run(const lw_ops_devices *on, uint32_t index, const strea
 {
     lw_ops_plan p;
     lw_status status = plan_make(on, index, &p, d);
-    if (status == LW_OK && plant_apply(&p, what)) {
+    if (status == LW_OK && plant_apply(s->c, &p, what)) {
         status = plan_run(s->c, &p, on, buffers[1], d);
         if (status == LW_OK) plant_judge(s, buffers[0], buffers[1], what, result);
     }

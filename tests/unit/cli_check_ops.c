@@ -83,18 +83,26 @@ static void every_op_has_a_case_and_a_bound(void **state)
     }
 }
 
+static void case_passes(const lw_ops_devices *on, uint32_t index)
+{
+    lw_ops_result result;
+    lw_diag d;
+    assert_int_equal(lw_ops_case_run(on, index, &result, &d), LW_OK);
+    if (!result.passed) fail_msg("%s: %s", lw_ops_case_name(&lw_ops_cases[index]), result.failure);
+    assert_true(result.worst >= 0 && result.worst <= 1);
+    assert_true(result.planted > 0 && result.caught == result.planted);
+}
+
 static void the_cpu_passes_and_all_that_is_planted_is_caught(void **state)
 {
     (void)state;
     lw_ops_devices on;
     devices_open(&on);
+    for (uint32_t i = 0; i < lw_ops_case_count; i++) case_passes(&on, i);
+    on.act_int8 = true;
     for (uint32_t i = 0; i < lw_ops_case_count; i++) {
-        lw_ops_result result;
-        lw_diag d;
-        assert_int_equal(lw_ops_case_run(&on, i, &result, &d), LW_OK);
-        if (!result.passed) fail_msg("%s: %s", lw_ops_case_name(&lw_ops_cases[i]), result.failure);
-        assert_true(result.worst >= 0 && result.worst <= 1);
-        assert_true(result.planted > 0 && result.caught == result.planted);
+        const lw_op_kind op = lw_ops_cases[i].op;
+        if (op == LW_OP_LINEAR || op == LW_OP_EXPERT_LINEAR || op == LW_OP_COUNT) case_passes(&on, i);
     }
     devices_close(&on);
 }
