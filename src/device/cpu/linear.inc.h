@@ -102,16 +102,20 @@ LINEAR_INLINE void enter_plain(int rows, const vf *dot, const spot *s)
     for (int r = 0; r < rows; r++) vf_store(s->acc + r * LANES, vf_add(vf_load(s->acc + r * LANES), dot[r]));
 }
 
+LINEAR_INLINE bool is_usual(const lw_cpu_weight *w)
+{
+    return w->has_bias && w->scale_type == LW_DTYPE_BF16;
+}
+
 /* The same for some blocks, dot after dot. A function of its own: inlined in every loop over codes it would
  * be most of the code. */
 LINEAR_INLINE void enter_blocks(const lw_cpu_weight *w, int rows, uint32_t blocks, const vf *dot, spot s)
 {
-    const bool is_usual = w->has_bias && w->scale_type == LW_DTYPE_BF16;
     const size_t next = w->group_bytes;
 #define ENTER_EACH(enter) \
     for (uint32_t b = 0; b < blocks; b++, dot += rows, s.group += next, s.acc += rows * LANES) enter
     if (!w->has_scale) ENTER_EACH(enter_plain(rows, dot, &s));
-    else if (is_usual) ENTER_EACH(enter_block(LW_DTYPE_BF16, true, w, rows, dot, &s));
+    else if (is_usual(w)) ENTER_EACH(enter_block(LW_DTYPE_BF16, true, w, rows, dot, &s));
     else ENTER_EACH(enter_block(w->scale_type, w->has_bias, w, rows, dot, &s));
 #undef ENTER_EACH
 }
