@@ -198,15 +198,16 @@ def compiler_version():
 
 
 def device_build(spirv, device, with_own_form=True):
-    """(kernels by name, what ocloc printed) of a SPIR-V file on one device. Writing the compiler's own form down takes
-    twice the time of compiling."""
-    dump = "IGC_ShaderDumpEnable" if with_own_form else "IGC_EnableVISAOutput"
+    """(kernels by name, what ocloc printed) of a SPIR-V file on one device. All that the compiler can write down takes
+    twice the time of compiling: what is read is asked for."""
+    dumps = {"IGC_ShaderDumpEnable": "1", "IGC_ShaderDumpFilter": r".*(_optimized\.ll|\.asm)$"} if with_own_form else {
+        "IGC_EnableVISAOutput": "1"}
     with tempfile.TemporaryDirectory() as folder:
         listings = Path(folder, "listings")
         done = ocloc(["compile", "-spirv_input", "-file", str(spirv), "-device", device, "-out_dir", folder,
                       "-output", "image", "-output_no_suffix", "-options", BUILD_FLAGS,
                       "-internal_options", "-cl-intel-allow-zebin"], folder,
-                     IGC_DumpToCustomDir=str(listings), **{dump: "1"})
+                     IGC_DumpToCustomDir=str(listings), **dumps)
         kernels, image = {}, Path(folder, "image")
         if done.returncode == 0 and image.exists():
             info_read(image.read_bytes(), kernels)

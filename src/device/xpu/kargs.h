@@ -19,6 +19,7 @@ enum {
     LW_XPU_TILE = 64,           /* keys of a tile, positions of a page, items of most work-groups */
     LW_XPU_CHUNK = 512,         /* keys that share one running maximum */
     LW_XPU_HEAD_DIM_MAX = 256,
+    LW_XPU_PAIRS = 16,          /* rows by heads that one work-group reads them for by DPAS, at most */
     LW_XPU_HEADS_EACH = 4,      /* query heads that one work-group reads keys and values for, at most */
     LW_XPU_ROWS = 8,            /* rows that one pass over a weight serves */
     LW_XPU_ROWS_MANY = 24,      /* and where there are more of them, by DPAS */

@@ -12,7 +12,8 @@ typedef struct lw_xpu_attend_args {
     lw_xpu_u64 q, y, parts, carried;
     lw_xpu_u32 q_stride, y_stride, heads, heads_kv, head_dim;
     lw_xpu_u32 window, first;
-    lw_xpu_u32 heads_each;      /* query heads of one work-group, where chunks are shared out */
+    lw_xpu_u32 heads_each;      /* query heads of one work-group, by DPAS or where chunks are shared out */
+    lw_xpu_u32 rows, rows_each; /* by DPAS: of the batch; of one work-group */
     lw_xpu_u32 chunks, from;
     float scale;
 } lw_xpu_attend_args;

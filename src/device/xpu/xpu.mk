@@ -2,8 +2,10 @@
 # by clang for the emulated device, which is for x86-64 alone. Read by the Makefile.
 #   XPU=1    no program without kernels for Intel's cards: an error where ocloc is missing
 #   OCLOC=   another ocloc; empty: none, and a program without those kernels
-EMULATED := $(OUT)/libze_lanewise_cpu.so
-EMULATED_MODULES := $(OUT)/xpu/kernels_cpu.so $(OUT)/xpu/probe_cpu.so
+# One for all variants, which do not differ in it: see EMULATED_FLAGS.
+XPU_OUT := $(BUILD)/native/xpu
+EMULATED := $(BUILD)/native/libze_lanewise_cpu.so
+EMULATED_MODULES := $(XPU_OUT)/kernels_cpu.so $(XPU_OUT)/probe_cpu.so
 XPU_KERNELS := $(sort $(wildcard src/device/xpu/kernels/*.cl))
 XPU_HEADERS := $(wildcard src/device/xpu/kernels/*.h src/device/xpu/kargs*.h src/device/xpu/*forms.list)
 EMULATED_HEADERS := $(wildcard tests/xpu/*.h) src/device/xpu/ze_abi.h src/device/xpu/zes_abi.h src/device/xpu/ze.list
@@ -24,23 +26,23 @@ endif
 # ocloc makes of it does not depend on the device; how a driver builds it is said in module.c. That for DPAS goes
 # without what its own kernels stand for: all of linears.cl, and most of linear.cl and experts.cl (forms.list).
 XPU_SETS := $(if $(OCLOC),common $(if $(XPU_DPAS_KERNELS),dpas))
-$(OUT)/xpu/common.cl: $(filter-out $(XPU_DPAS_KERNELS),$(XPU_KERNELS))
-$(OUT)/xpu/dpas.cl: $(filter-out %/linears.cl,$(XPU_KERNELS))
-$(OUT)/xpu/common.spv: private OCLOC_FOR := -device tgllp
-$(OUT)/xpu/dpas.spv: private OCLOC_FOR := -device pvc
-$(OUT)/xpu/dpas.spv: private OCLOC_FLAGS := -DLW_DPAS=1
-$(OUT)/xpu/common.cl $(OUT)/xpu/dpas.cl: src/device/xpu/xpu.mk
+$(XPU_OUT)/common.cl: $(filter-out $(XPU_DPAS_KERNELS),$(XPU_KERNELS))
+$(XPU_OUT)/dpas.cl: $(filter-out %/linears.cl,$(XPU_KERNELS))
+$(XPU_OUT)/common.spv: private OCLOC_FOR := -device tgllp
+$(XPU_OUT)/dpas.spv: private OCLOC_FOR := -device pvc
+$(XPU_OUT)/dpas.spv: private OCLOC_FLAGS := -DLW_DPAS=1
+$(XPU_OUT)/common.cl $(XPU_OUT)/dpas.cl: src/device/xpu/xpu.mk
 	@mkdir -p $(@D)
 	@printf '#include "%s"\n' $(patsubst src/%,%,$(filter %.cl,$^)) >$@
-$(OUT)/xpu/%.spv: $(OUT)/xpu/%.cl $(XPU_KERNELS) $(XPU_HEADERS)
+$(XPU_OUT)/%.spv: $(XPU_OUT)/%.cl $(XPU_KERNELS) $(XPU_HEADERS)
 	@echo "  SPIRV $@"
 	@$(OCLOC) compile -spv_only -file $< $(OCLOC_FOR) -output $* -output_no_suffix -out_dir $(@D) \
 	    -options "-Werror -cl-std=CL1.2 -Isrc $(OCLOC_FLAGS)" >$(@:.spv=.log) 2>&1 && test -s $@ || \
 	    { cat $(@:.spv=.log); rm -f $@; exit 1; }
-set_define = -DLW_XPU_SPIRV_$(2)='"$(OUT)/xpu/$(1).spv"'
+set_define = -DLW_XPU_SPIRV_$(2)='"$(XPU_OUT)/$(1).spv"'
 $(OUT)/src/device/xpu/spirv.o: private CPP_FLAGS += $(if $(filter common,$(XPU_SETS)),$(call set_define,common,COMMON)) \
     $(if $(filter dpas,$(XPU_SETS)),$(call set_define,dpas,DPAS))
-$(OUT)/src/device/xpu/spirv.o: $(XPU_SETS:%=$(OUT)/xpu/%.spv) | $(if $(OCLOC),,no-ocloc)
+$(OUT)/src/device/xpu/spirv.o: $(XPU_SETS:%=$(XPU_OUT)/%.spv) | $(if $(OCLOC),,no-ocloc)
 .PHONY: no-ocloc test-xpu
 no-ocloc:
 	@echo "  no ocloc (Debian: intel-opencl-icd): this build has no kernels for Intel GPUs"
@@ -60,20 +62,20 @@ $(EMULATED): $(EMULATED_SOURCES) $(EMULATED_HEADERS) Makefile
 # handed over in a call, of which -Wpsabi would warn.
 CL_FLAGS := -x cl -cl-std=CL3.0 --target=x86_64-pc-linux-gnu -mavx2 -mfma -O3 -fPIC -mllvm -inline-threshold=1000000 $(NUMBERS) \
     -Xclang -cl-ext=+all -Xclang -finclude-default-header -Wno-psabi -Isrc -Itests/xpu -include emulated_builtins.h
-$(OUT)/xpu/%.o: src/device/xpu/kernels/%.cl $(XPU_HEADERS) $(EMULATED_HEADERS)
+$(XPU_OUT)/%.o: src/device/xpu/kernels/%.cl $(XPU_HEADERS) $(EMULATED_HEADERS)
 	@mkdir -p $(@D)
 	@echo "  CL $<"
 	@$(CLANG_CL) $(CL_FLAGS) -c -o $@ $<
-$(OUT)/xpu/%.o: tests/xpu/%.cl $(XPU_HEADERS) $(EMULATED_HEADERS)
+$(XPU_OUT)/%.o: tests/xpu/%.cl $(XPU_HEADERS) $(EMULATED_HEADERS)
 	@mkdir -p $(@D)
 	@echo "  CL $<"
 	@$(CLANG_CL) $(CL_FLAGS) -c -o $@ $<
-$(OUT)/xpu/emulated_glue.o: tests/xpu/emulated_glue.c $(EMULATED_HEADERS)
+$(XPU_OUT)/emulated_glue.o: tests/xpu/emulated_glue.c $(EMULATED_HEADERS)
 	@mkdir -p $(@D)
 	@$(CC) $(EMULATED_FLAGS) -c -o $@ $<
-$(OUT)/xpu/kernels_cpu.so: $(XPU_KERNELS:src/device/xpu/kernels/%.cl=$(OUT)/xpu/%.o)
-$(OUT)/xpu/probe_cpu.so: $(OUT)/xpu/probe.o
-$(EMULATED_MODULES): $(OUT)/xpu/emulated_glue.o
+$(XPU_OUT)/kernels_cpu.so: $(XPU_KERNELS:src/device/xpu/kernels/%.cl=$(XPU_OUT)/%.o)
+$(XPU_OUT)/probe_cpu.so: $(XPU_OUT)/probe.o
+$(EMULATED_MODULES): $(XPU_OUT)/emulated_glue.o
 	@$(CC) -shared -Wl,--no-undefined,--allow-multiple-definition -o $@ $^ -lm
 
 test-xpu: all $(CANARIES) $(XPU_TESTS) ## all tests of the xpu device, those on Intel's compiler and driver among them

@@ -3,8 +3,7 @@
  * gives each chunk a work-group of its own, which serves several query heads of one KV head, and
  * `attend_merge` puts the chunks together: the same steps in the same order, so the same bits.
  */
-#include "device/xpu/kargs_attend.h"
-#include "device/xpu/kernels/kv_int8.h"
+#include "device/xpu/kernels/attend.h"
 
 /* What the items of a work-group share: an array each for every one of its query heads. */
 typedef struct shared {
@@ -13,11 +12,6 @@ typedef struct shared {
     local float *tree;          /* (heads, LW_XPU_TILE): of a maximum; then weights times scales */
     local ulong *values;        /* [LW_XPU_TILE]: where the value of each key lies */
 } shared;
-
-/* count query heads from first on, all of one KV head; at most `most`, a constant wherever it is passed. */
-typedef struct heads {
-    uint first, count, most, kv;
-} heads;
 
 /* Columns of the output that one item makes: its own number, then 64 further. */
 enum { DIMS = LW_XPU_HEAD_DIM_MAX / LW_XPU_TILE };
@@ -39,11 +33,6 @@ static inline void chunk_merge(running *all, const running *chunk)
     all->max = max;
     all->sum = fma(all->sum, before, chunk->sum * here);
     for (uint d = 0; d < DIMS; d++) all->out[d] = fma(all->out[d], before, chunk->out[d] * here);
-}
-
-static inline uint first_key(const lw_xpu_attend_args *a, uint position)
-{
-    return lw_xpu_first_key(position, a->window, a->first);
 }
 
 static inline void queries_load(const lw_xpu_attend_args *a, const shared *s, const heads g)
@@ -249,13 +238,6 @@ LW_ATTEND(attend_int8, true)
 
 /* ---- a work-group for each chunk ---- */
 
-/* Where a chunk of a row leaves a head's maximum, sum and output. */
-static inline global float *part_at(const lw_xpu_attend_args *a, uint chunk, uint head)
-{
-    const size_t row = get_group_id(1);
-    return (global float *)a->parts + ((row * a->chunks + chunk) * a->heads + head) * (a->head_dim + 2);
-}
-
 /* Where the chunks of earlier launches are, merged. */
 static inline global float *carried_at(const lw_xpu_attend_args *a, uint head)
 {
@@ -291,18 +273,16 @@ static inline running running_load(const lw_xpu_attend_args *a, const global flo
  * neighbours. */
 static inline void attend_chunk(const lw_xpu_attend_args *a, const shared *s, bool is_int8)
 {
-    const uint sharing = a->heads / a->heads_kv, groups_each = (sharing + a->heads_each - 1) / a->heads_each;
-    const uint groups = a->heads_kv * groups_each, group = get_group_id(0) % groups;
-    const uint chunk = get_group_id(0) / groups, begin = group % groups_each * a->heads_each;
+    const uint groups = a->heads_kv * heads_parts(a), chunk = get_group_id(0) / groups;
     const uint position = place_of(a->past, get_group_id(1)).position;
     if (a->from + chunk >= lw_xpu_chunks_seen(position, a->window, a->first)) return;
-    const uint kv = group / groups_each, first = first_key(a, position);
-    const heads g = { kv * sharing + begin, min(a->heads_each, sharing - begin), LW_XPU_HEADS_EACH, kv };
+    const uint first = first_key(a, position);
+    const heads g = heads_part(a, get_group_id(0) % groups, LW_XPU_HEADS_EACH);
     running r[LW_XPU_HEADS_EACH];
     queries_load(a, s, g);
     chunk_run(a, s, g, first / LW_XPU_CHUNK + a->from + chunk, first, position, r, is_int8);
     for (uint h = 0; h < g.most; h++) {
-        if (h < g.count) running_store(a, part_at(a, chunk, g.first + h), &r[h]);
+        if (h < g.count) running_store(a, part_at(a, get_group_id(1), chunk, g.first + h), &r[h]);
     }
 }
 
@@ -327,7 +307,7 @@ LW_KERNEL(attend_merge, lw_xpu_attend_args)
     const uint count = min(seen - a.from, a.chunks);
     running all = a.from > 0 ? running_load(&a, carried_at(&a, head)) : running_begin();
     for (uint chunk = 0; chunk < count; chunk++) {
-        const running r = running_load(&a, part_at(&a, chunk, head));
+        const running r = running_load(&a, part_at(&a, get_group_id(1), chunk, head));
         if (a.from + chunk == 0) all = r;
         else chunk_merge(&all, &r);
     }

@@ -5,23 +5,14 @@
  * columns, k ascending; the order within one is the instruction's own. It has eight rows at every row count:
  * those that nobody asks for are zero.
  *
- * The instruction's operands: in `left`, lane k has column k of x, a row in each element; in `right`, lane n
- * has column n of the block, 16 values of k in 8 words; of the sums, lane n has column n, a row in each
- * element.
+ * Of the instruction's operands (dpas.h) `left` has rows of x, and `right` the block's columns.
  */
 #ifndef LW_DEVICE_XPU_KERNELS_PRODUCT_DPAS_H
 #define LW_DEVICE_XPU_KERNELS_PRODUCT_DPAS_H
 
+#include "device/xpu/kernels/dpas.h"
 #include "device/xpu/kernels/rows_dpas.h"
 #include "device/xpu/kernels/weight_dpas.h"
-
-/* Compilers' headers lack it. */
-float8 __attribute__((overloadable)) intel_sub_group_bf16_bf16_matrix_mad_k16(short8 a, int8 b, float8 c);
-
-static inline float8 dpas(ushort8 left, int8 right, float8 sums)
-{
-    return intel_sub_group_bf16_bf16_matrix_mad_k16(as_short8(left), right, sums);
-}
 
 /* Of up to 24 rows, as dpas_rows has them. */
 typedef struct dpas_sums {
