@@ -382,15 +382,22 @@ static void an_older_driver_knows_fewer_flags(void **state)
 static void what_would_hang_is_an_error(void **state)
 {
     (void)state;
-    static const char *const names[] = { "lw_divergent", "lw_leaves", "lw_lane_leaves", "lw_ragged_block" };
+    static const struct { const char *kernel, *said; } cases[] = {
+        { "lw_divergent", "not every work-item reaches" },
+        { "lw_leaves", "left the kernel while others wait at a barrier" },
+        { "lw_lane_leaves", "left the kernel while its sub-group waits" },
+        { "lw_ragged_block", "lanes name several addresses" },
+        { "lw_lone_block", "lanes name several addresses" },
+        { "lw_ragged_surface", "lanes name several addresses" },
+    };
     uint32_t in[COUNT] = { 0 }, out[COUNT];
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         probe_case c;
         lw_diag d = { "" };
         case_open(&c);
-        assert_int_equal(probe_run(&c, names[i], in, out, &d), LW_DEVICE_LOST);
+        assert_int_equal(probe_run(&c, cases[i].kernel, in, out, &d), LW_DEVICE_LOST);
         assert_non_null(strstr(d.text, "device lost"));
-        assert_true(c.emulated->error[0] != '\0');
+        assert_non_null(strstr(c.emulated->error, cases[i].said));
         case_close(&c);
     }
 }

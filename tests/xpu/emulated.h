@@ -1,6 +1,6 @@
 /* An emulated Level Zero device: a shared library with the loader's own entries, behind LANEWISE_ZE_LOADER.
  * Its memory is host memory, a native module is a shared object that clang made of the kernels' own source,
- * and every work-item is a fiber. What real hardware would hang or corrupt on is an error with a text.
+ * and work-items that meet are fibers. What real hardware would hang or corrupt on is an error with a text.
  *
  * What is appended runs only when somebody waits for it, so that memory that is changed or freed too early
  * shows; what no barrier and no list in order keeps apart runs backwards. Memory is born poisoned and ends at
@@ -75,8 +75,8 @@ bool emulated_run(const emulated_launch *launch, char error[256]);
 struct emulated_worker;
 typedef struct emulated_calls {
     void (*barrier)(struct emulated_worker *w);
-    const void *(*exchange)(struct emulated_worker *w, const void *value, uint32_t bytes);
-    void (*fail)(struct emulated_worker *w, const char *why);
+    void *(*meet)(struct emulated_worker *w);
+    void (*fail)(struct emulated_worker *w, const char *why);    /* does not return */
 } emulated_calls;
 extern const emulated_calls emulated_kernel_calls;
 struct emulated_worker *emulated_worker_at(uint32_t index);

@@ -22,7 +22,7 @@ uint OVER get_sub_group_id(void) { return lw_emulated_here->item->sub_group; }
 uint OVER get_sub_group_local_id(void) { return lw_emulated_here->item->lane; }
 void OVER barrier(cl_mem_fence_flags flags) { lw_emulated_barrier(); }
 void OVER work_group_barrier(cl_mem_fence_flags flags) { lw_emulated_barrier(); }
-void OVER sub_group_barrier(cl_mem_fence_flags flags) { lw_emulated_exchange(&flags, sizeof flags); }
+void OVER sub_group_barrier(cl_mem_fence_flags flags) { lw_emulated_meet(); }
 void OVER mem_fence(cl_mem_fence_flags flags) { }
 
 #include "emulated_sub_groups.h"

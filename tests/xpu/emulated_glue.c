@@ -22,8 +22,9 @@ void lw_emulated_attach(const emulated_calls *device, struct emulated_worker *mi
 }
 
 void lw_emulated_barrier(void) { calls.barrier(worker); }
-const void *lw_emulated_exchange(const void *value, unsigned bytes)
+void *lw_emulated_meet(void) { return calls.meet(worker); }
+void lw_emulated_fail(const char *why)
 {
-    return calls.exchange(worker, value, bytes);
+    calls.fail(worker, why);
+    __builtin_unreachable();
 }
-void lw_emulated_fail(const char *why) { calls.fail(worker, why); }

@@ -9,45 +9,93 @@ static inline void matrix_check(void)
     if (!lw_emulated_here->has_matrix) lw_emulated_fail("this device has no matrix engine");
 }
 
-static inline float float_of_bf16(ushort bits) { return as_float((uint)bits << 16); }
-
 /* Lane n holds column n of b (8 words, each two values of k, the even one low) and of c; lane k holds column
- * k of a, one value a row. Each sum is one fma chain over k, then added to c: hardware's order is its own. */
-#define BF16_MAD(rows) \
-    float##rows OVER intel_sub_group_bf16_bf16_matrix_mad_k16(short##rows a, int8 b, float##rows c) \
-    { \
-        matrix_check(); \
-        const void *slots = lw_emulated_exchange(&a, sizeof a); \
-        float##rows sums = 0; \
-        for (uint k = 0; k < 16; k++) { \
-            const uint##rows left = __builtin_convertvector(SLOT(ushort##rows, slots, k), uint##rows) << 16; \
-            const float right = float_of_bf16((ushort)((uint)b[k / 2] >> (16 * (k % 2)))); \
-            sums = fma(as_float##rows(left), (float##rows)(right), sums); \
-        } \
-        return c + sums; \
-    }
-BF16_MAD(2)
-BF16_MAD(4)
-BF16_MAD(8)
+ * k of a, one value a row. Each sum is one fma chain over k, then added to c: hardware's order is its own.
+ * The lane that comes last multiplies for all: 16 chains keep the processor busy where one would wait.
+ */
+typedef struct bf16_slots {
+    float8 left[16], sums[16];
+    float right[16][16];        /* lane, k */
+} bf16_slots;
 
-/* The same with four values of k in a word, and two in a lane of a. */
-#define I8_MAD(rows) \
-    int##rows OVER intel_sub_group_i8_i8_matrix_mad_k32(short##rows a, int8 b, int##rows c) \
-    { \
-        matrix_check(); \
-        const void *slots = lw_emulated_exchange(&a, sizeof a); \
-        for (uint r = 0; r < rows; r++) { \
-            for (uint k = 0; k < 32; k++) { \
-                const char right = (char)((uint)b[k / 4] >> (8 * (k % 4))); \
-                const char left = (char)((ushort)SLOT(short##rows, slots, k / 2)[r] >> (8 * (k % 2))); \
-                c[r] += (int)left * (int)right; \
-            } \
-        } \
-        return c; \
+static inline void bf16_chains(bf16_slots *s, uint lane)
+{
+    float8 sums[8] = { 0 };
+    for (uint k = 0; k < 16; k++) {
+        _Pragma("unroll") for (uint i = 0; i < 8; i++)
+            sums[i] = fma(s->left[k], (float8)(s->right[lane + i][k]), sums[i]);
     }
-I8_MAD(2)
-I8_MAD(4)
-I8_MAD(8)
+    for (uint i = 0; i < 8; i++) s->sums[lane + i] = sums[i];
+}
+
+static inline float8 bf16_dots(ushort8 a, int8 b)
+{
+    const uint lane = get_sub_group_local_id();
+    bf16_slots *s = (bf16_slots *)lw_emulated_here->item->slots;
+    matrix_check();
+    s->left[lane] = as_float8(__builtin_convertvector(a, uint8) << 16);
+    const float8 even = as_float8(as_uint8(b) << 16), odd = as_float8(as_uint8(b) & 0xFFFF0000u);
+    for (uint i = 0; i < 8; i++) {
+        s->right[lane][2 * i] = even[i];
+        s->right[lane][2 * i + 1] = odd[i];
+    }
+    lw_emulated_meet();
+    if (lw_emulated_here->is_last) {
+        bf16_chains(s, 0);
+        bf16_chains(s, 8);
+    }
+    return s->sums[lane];
+}
+float8 OVER intel_sub_group_bf16_bf16_matrix_mad_k16(short8 a, int8 b, float8 c)
+{
+    return c + bf16_dots(as_ushort8(a), b);
+}
+float4 OVER intel_sub_group_bf16_bf16_matrix_mad_k16(short4 a, int8 b, float4 c)
+{
+    return c + bf16_dots((ushort8)(as_ushort4(a), 0, 0, 0, 0), b).lo;
+}
+float2 OVER intel_sub_group_bf16_bf16_matrix_mad_k16(short2 a, int8 b, float2 c)
+{
+    return c + bf16_dots((ushort8)(as_ushort2(a), 0, 0, 0, 0, 0, 0), b).lo.lo;
+}
+
+/* The same with four values of k in a word, and two in a lane of a: halfwords, multiplied and added in pairs.
+ */
+typedef struct i8_slots {
+    int8 left[16], sums[16];
+    int right[16][16];
+} i8_slots;
+
+static inline int low_pair(short first, short second) { return (first & 0xFFFF) | second << 16; }
+
+static inline int8 i8_dots(short8 a, int8 b)
+{
+    const uint lane = get_sub_group_local_id();
+    const char *bytes = (const char *)&b;
+    i8_slots *s = (i8_slots *)lw_emulated_here->item->slots;
+    matrix_check();
+    for (uint r = 0; r < 8; r++) s->left[lane][r] = low_pair((char)a[r], a[r] >> 8);
+    for (uint i = 0; i < 16; i++) s->right[lane][i] = low_pair(bytes[2 * i], bytes[2 * i + 1]);
+    lw_emulated_meet();
+    for (uint n = 0; n < 16 && lw_emulated_here->is_last; n++) {
+        int8 sums = 0;
+        for (uint i = 0; i < 16; i++) {
+            const short16 right = as_short16((int8)(s->right[n][i]));
+            sums += as_int8(__builtin_ia32_pmaddwd256(as_short16(s->left[i]), right));
+        }
+        s->sums[n] = sums;
+    }
+    return s->sums[lane];
+}
+int8 OVER intel_sub_group_i8_i8_matrix_mad_k32(short8 a, int8 b, int8 c) { return c + i8_dots(a, b); }
+int4 OVER intel_sub_group_i8_i8_matrix_mad_k32(short4 a, int8 b, int4 c)
+{
+    return c + i8_dots((short8)(a, 0, 0, 0, 0), b).lo;
+}
+int2 OVER intel_sub_group_i8_i8_matrix_mad_k32(short2 a, int8 b, int2 c)
+{
+    return c + i8_dots((short8)(a, 0, 0, 0, 0, 0, 0), b).lo.lo;
+}
 
 /* A surface: bytes of a row, rows and bytes from row to row, each less one. What lies outside reads zero. */
 static inline ushort surface_at(long base, int3 less_one, int col, int row)
@@ -56,9 +104,11 @@ static inline ushort surface_at(long base, int3 less_one, int col, int row)
     return *(const global ushort *)(base + (long)row * (less_one.z + 1) + 2 * col);
 }
 
-static inline void surface_check(long base, int3 less_one)
+static inline void surface_check(long base, int3 less_one, int2 at)
 {
     matrix_check();
+    trace_add((ulong)base);
+    trace_add((ulong)(uint)at.x << 32 | (uint)at.y);
     if (base % 64 != 0 || less_one.x + 1 < 64 || (less_one.z + 1) % 16 != 0 || less_one.z < less_one.x)
         lw_emulated_fail("a two-dimensional block read of a surface that is not aligned");
 }
@@ -69,7 +119,7 @@ static inline void surface_check(long base, int3 less_one)
                                                                          int pitch, int2 at) \
     { \
         ushort##rows v; \
-        surface_check(base, (int3)(width, height, pitch)); \
+        surface_check(base, (int3)(width, height, pitch), at); \
         for (int r = 0; r < rows; r++) \
             v[r] = surface_at(base, (int3)(width, height, pitch), \
                               at.x + (int)get_sub_group_local_id(), at.y + r); \
@@ -85,7 +135,7 @@ int8 __builtin_IB_subgroup_block_read_flat_transform_u16_k16(long base, int widt
 {
     int8 v;
     const int3 less_one = (int3)(width, height, pitch);
-    surface_check(base, less_one);
+    surface_check(base, less_one, at);
     for (int i = 0; i < 8; i++) {
         const int col = at.x + (int)get_sub_group_local_id(), row = at.y + 2 * i;
         v[i] = surface_at(base, less_one, col, row) | surface_at(base, less_one, col, row + 1) << 16;

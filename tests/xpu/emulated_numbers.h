@@ -12,15 +12,9 @@
     type##8 OVER name(type##8 a, type##8 b) { return (type##8)(name(a.lo, b.lo), name(a.hi, b.hi)); }
 
 float OVER fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+float4 OVER fma(float4 a, float4 b, float4 c) { return __builtin_ia32_vfmaddps(a, b, c); }
+float8 OVER fma(float8 a, float8 b, float8 c) { return __builtin_ia32_vfmaddps256(a, b, c); }
 float2 OVER fma(float2 a, float2 b, float2 c) { return (float2)(fma(a.x, b.x, c.x), fma(a.y, b.y, c.y)); }
-float4 OVER fma(float4 a, float4 b, float4 c)
-{
-    return (float4)(fma(a.lo, b.lo, c.lo), fma(a.hi, b.hi, c.hi));
-}
-float8 OVER fma(float8 a, float8 b, float8 c)
-{
-    return (float8)(fma(a.lo, b.lo, c.lo), fma(a.hi, b.hi, c.hi));
-}
 float16 OVER fma(float16 a, float16 b, float16 c)
 {
     return (float16)(fma(a.lo, b.lo, c.lo), fma(a.hi, b.hi, c.hi));

@@ -1,7 +1,10 @@
-/* Runs work-groups. A work-item that meets others at a barrier or a sub-group operation waits on a stack of
- * its own, a fiber, while the rest go on; items that meet nobody run one after another on a single fiber, so
- * that elementwise kernels are plain loops. A barrier that not every item reaches, and an item that leaves
+/* Runs work-groups. A work-item that meets others at a barrier or in a sub-group operation waits on a stack
+ * of its own, a fiber, while the rest go on; items that meet nobody run one after another on a single fiber,
+ * so that elementwise kernels are plain loops. A barrier that not every item reaches, and an item that leaves
  * while others wait, are errors.
+ *
+ * Lanes of one sub-group take turns until none of them can go on; then the next sub-group has its turn. So
+ * few stacks are in use at a time, and whoever waits is not asked whether it may go on: it is made ready.
  *
  * Work-groups of one launch are shared out between two workers, each with fibers and modules of its own.
  * Groups do not see each other, so that results do not know which worker made them.
@@ -18,7 +21,8 @@
 enum {
     ITEMS_MAX = 1024,
     SUB_GROUP = 16,
-    SLOT_BYTES = 64,
+    SUB_GROUPS_MAX = ITEMS_MAX / SUB_GROUP,
+    SLOTS_BYTES = SUB_GROUP * 128,  /* what a sub-group's lanes tell each other in one operation */
     SWITCH_REGISTERS = 6,
     /* Seven cache lines apart modulo a page: tops of stacks at one distance of a page would share cache sets.
      */
@@ -28,29 +32,36 @@ enum {
 
 typedef struct fiber {
     void *stack_pointer;
-    struct fiber *next, *previous;  /* a ring of all that run an item */
+    struct fiber *next_free;
     uint32_t item;
 } fiber;
 
-/* A meeting of some items: all have to arrive before any goes on. */
-typedef struct meeting { uint32_t members, alive, arrived, generation; } meeting;
+/* Sets of lanes, a bit each. One that has begun and not left is ready, or waits for its sub-group or for all.
+ */
+typedef struct sub_group {
+    uint32_t members, alive, ready, waiting, blocked;
+    uint32_t end;                   /* items before it */
+    uint64_t trace;                 /* of the lane that came first to where others are to come */
+    fiber *fibers[SUB_GROUP];
+} sub_group;
 
 struct emulated_worker {
     lw_emulated_now now;
     lw_emulated_item items[ITEMS_MAX];
-    uint8_t exchanges[ITEMS_MAX];   /* alternates the slots: a fast lane does not overwrite a slow one's */
-    fiber fibers[ITEMS_MAX];
+    sub_group sub_groups[SUB_GROUPS_MAX];
+    fiber fibers[ITEMS_MAX], *free, *current;
     uint8_t *stacks;
-    fiber *current;
     void *main_stack_pointer;
     const emulated_launch *launch;
     emulated_kernel kernel;
-    uint32_t count, started, fibers_used, idle;
-    meeting all, sub_groups[ITEMS_MAX / SUB_GROUP];
-    uint8_t slots[ITEMS_MAX / SUB_GROUP][2][SUB_GROUP * SLOT_BYTES];
+    uint32_t count, started, alive, blocked, fibers_used;
+    uint64_t ready;                 /* sub-groups with a ready lane, a bit each */
+    /* Two sets in turn: a fast lane does not overwrite what a slow one has yet to read. */
+    _Alignas(64) char slots[SUB_GROUPS_MAX][2][SLOTS_BYTES];
     uint64_t error_group;
     char error[256];
 };
+_Static_assert(SUB_GROUPS_MAX <= 64, "a bit each");
 static struct emulated_worker workers[EMULATED_WORKERS];
 
 /* The launch that both workers take groups of; owned by the thread that waits for it. */
@@ -119,66 +130,118 @@ static void switch_to(struct emulated_worker *w, fiber *to)
     emulated_switch(&from->stack_pointer, to->stack_pointer);
 }
 
-/* Lets the others run: an item that has not begun, else the next one that waits. */
-static void go_on(struct emulated_worker *w)
+/* The next item begins, on the fiber that was used last, which is in the cache. */
+static fiber *item_begin(struct emulated_worker *w)
 {
-    fiber *f = w->current;
-    if (w->started < w->count) {
-        fiber *more = fiber_make(w);
-        more->next = f->next;
-        more->previous = f;
-        f->next->previous = more;
-        f->next = more;
-        w->idle = 0;
-        switch_to(w, more);
-    } else if (f->next != f) {
-        switch_to(w, f->next);
-    }
+    fiber *f = w->free != NULL ? w->free : fiber_make(w);
+    if (f == w->free) w->free = f->next_free;
+    f->item = w->started++;
+    sub_group *g = &w->sub_groups[f->item / SUB_GROUP];
+    g->fibers[f->item % SUB_GROUP] = f;
+    g->ready |= 1u << f->item % SUB_GROUP;
+    w->ready |= UINT64_C(1) << f->item / SUB_GROUP;
+    return f;
 }
 
-static void meet(struct emulated_worker *w, meeting *m)
+/* Who runs when the lane does not: another of its sub-group, else another sub-group. NULL: nobody can. */
+static fiber *next_of(struct emulated_worker *w, sub_group *g, uint32_t lane)
 {
-    const uint32_t generation = m->generation;
-    if (++m->arrived == m->alive) {
-        m->arrived = 0;
-        m->generation++;
-        w->idle = 0;
+    if (w->started < g->end) return item_begin(w);
+    if (g->ready == 0) {
+        w->ready &= ~(UINT64_C(1) << (g - w->sub_groups));
+        if (g->waiting != 0) return NULL;
+        if (w->started < w->count) return item_begin(w);
+        if (w->ready == 0) return NULL;
+        g = &w->sub_groups[__builtin_ctzll(w->ready)];
+    }
+    const uint32_t behind = g->ready >> lane << lane;
+    return g->fibers[__builtin_ctz(behind != 0 ? behind : g->ready)];
+}
+
+static void go_on(struct emulated_worker *w, sub_group *g, uint32_t lane)
+{
+    fiber *next = next_of(w, g, lane);
+    if (next == NULL) give_up(w, "a barrier or sub-group operation that not every work-item reaches");
+    switch_to(w, next);
+}
+
+/* Lanes that come to one place have to have read the same blocks on their way. */
+static bool trace_agrees(sub_group *g, const lw_emulated_item *item, bool is_first)
+{
+    if (is_first) g->trace = item->trace;
+    return g->trace == item->trace;
+}
+static const char lanes_disagree[] = "a block operation whose lanes name several addresses";
+
+static void barrier(struct emulated_worker *w)
+{
+    const lw_emulated_item *item = w->now.item;
+    sub_group *g = &w->sub_groups[item->sub_group];
+    const uint32_t bit = 1u << item->lane;
+    if (w->alive != w->count) give_up(w, "a barrier after a work-item left the kernel");
+    if (!trace_agrees(g, item, g->blocked == 0)) give_up(w, lanes_disagree);
+    g->ready &= ~bit;
+    g->blocked |= bit;
+    if (++w->blocked < w->count) {
+        go_on(w, g, item->lane);
         return;
     }
-    while (m->generation == generation) {
-        if (++w->idle > 4 * w->count + 16) give_up(w, "a barrier that not every work-item reaches");
-        go_on(w);
+    w->blocked = 0;
+    for (uint32_t i = 0; i < w->now.sub_groups; i++) {
+        w->sub_groups[i].ready = w->sub_groups[i].blocked;
+        w->sub_groups[i].blocked = 0;
     }
-    w->idle = 0;
+    w->ready = ~UINT64_C(0) >> (64 - w->now.sub_groups);
 }
 
-static void leave(struct emulated_worker *w, meeting *m, const char *why)
+static void *meet(struct emulated_worker *w)
 {
-    m->alive--;
-    if (m->arrived > 0) fail(w, why);
+    lw_emulated_item *item = w->now.item;
+    sub_group *g = &w->sub_groups[item->sub_group];
+    const uint32_t bit = 1u << item->lane;
+    char *slots = item->slots;
+    if (g->alive != g->members) give_up(w, "a sub-group operation after a lane left the kernel");
+    if (!trace_agrees(g, item, g->waiting == 0)) give_up(w, lanes_disagree);
+    item->slots = w->slots[item->sub_group][slots == w->slots[item->sub_group][0]];
+    g->ready &= ~bit;
+    g->waiting |= bit;
+    if (g->waiting == g->members) {
+        g->ready = g->waiting;
+        g->waiting = 0;
+        w->now.is_last = true;
+    } else {
+        go_on(w, g, item->lane);
+        w->now.is_last = false;
+    }
+    return slots;
 }
 
-static void item_run(struct emulated_worker *w, uint32_t index)
+static void leave(struct emulated_worker *w, sub_group *g, const lw_emulated_item *item)
 {
-    w->current->item = index;
-    w->now.item = &w->items[index];
-    w->kernel(w->launch->args);
-    w->idle = 0;
-    leave(w, &w->all, "a work-item left the kernel while others wait at a barrier");
-    leave(w, &w->sub_groups[w->items[w->current->item].sub_group],
-          "a lane left the kernel while its sub-group waits for it");
+    if (w->blocked > 0) fail(w, "a work-item left the kernel while others wait at a barrier");
+    if (g->waiting != 0) fail(w, "a lane left the kernel while its sub-group waits for it");
+    if (!trace_agrees(g, item, g->alive == g->members)) fail(w, lanes_disagree);
+    g->ready &= ~(1u << item->lane);
+    g->alive &= ~(1u << item->lane);
+    w->alive--;
 }
 
-/* What a fiber does: items that have not begun, one after another; then it is never run again. */
+/* What a fiber does: one item after another; between them it is free. */
 void emulated_items_run(struct emulated_worker *w)
 {
-    while (w->error[0] == '\0' && w->started < w->count) item_run(w, w->started++);
-    fiber *f = w->current;
-    if (w->error[0] != '\0' || f->next == f) emulated_switch(&f->stack_pointer, w->main_stack_pointer);
-    f->next->previous = f->previous;
-    f->previous->next = f->next;
-    switch_to(w, f->next);
-    abort();
+    for (;;) {
+        w->kernel(w->launch->args);
+        fiber *f = w->current, *next = NULL;
+        const lw_emulated_item *item = &w->items[f->item];
+        sub_group *g = &w->sub_groups[item->sub_group];
+        leave(w, g, item);
+        f->next_free = w->free;
+        w->free = f;
+        if (w->error[0] == '\0') next = next_of(w, g, item->lane);
+        if (next == f) w->now.item = &w->items[f->item];
+        else if (next != NULL) switch_to(w, next);
+        else emulated_switch(&f->stack_pointer, w->main_stack_pointer);
+    }
 }
 
 static void group_run(struct emulated_worker *w, uint64_t index)
@@ -187,16 +250,11 @@ static void group_run(struct emulated_worker *w, uint64_t index)
     w->now.group_id[0] = (uint32_t)(index % groups[0]);
     w->now.group_id[1] = (uint32_t)(index / groups[0] % groups[1]);
     w->now.group_id[2] = (uint32_t)(index / groups[0] / groups[1]);
-    w->all = (meeting){ .members = w->count, .alive = w->count };
-    for (uint32_t i = 0; i < w->now.sub_groups; i++) {
-        const uint32_t left = w->count - i * SUB_GROUP, members = left < SUB_GROUP ? left : SUB_GROUP;
-        w->sub_groups[i] = (meeting){ .members = members, .alive = members };
-    }
+    for (uint32_t i = 0; i < w->now.sub_groups; i++) w->sub_groups[i].alive = w->sub_groups[i].members;
+    w->alive = w->count;
     w->started = 0;
-    w->fibers_used = 0;
-    w->idle = 0;
-    w->current = fiber_make(w);
-    w->current->next = w->current->previous = w->current;
+    w->current = item_begin(w);
+    w->now.item = &w->items[0];
     emulated_switch(&w->main_stack_pointer, w->current->stack_pointer);
 }
 
@@ -211,18 +269,23 @@ static void launch_begin(struct emulated_worker *w, const emulated_launch *launc
     w->launch = launch;
     w->kernel = launch->kernels[w - workers];
     w->error[0] = '\0';
-    memset(w->exchanges, 0, sizeof w->exchanges);
+    w->count = items[0] * items[1] * items[2];
+    w->free = NULL;
+    w->fibers_used = w->blocked = 0;
+    w->ready = 0;
     w->now.reduce = launch->reduce;
     w->now.has_matrix = launch->has_matrix;
-    memcpy(w->now.group_count, launch->groups, sizeof w->now.group_count);
-    if (memcmp(w->now.local_size, items, sizeof w->now.local_size) == 0) return;
-    memcpy(w->now.local_size, items, sizeof w->now.local_size);
-    w->count = items[0] * items[1] * items[2];
     w->now.sub_groups = (w->count + SUB_GROUP - 1) / SUB_GROUP;
+    memcpy(w->now.group_count, launch->groups, sizeof w->now.group_count);
+    memcpy(w->now.local_size, items, sizeof w->now.local_size);
+    for (uint32_t i = 0; i < w->now.sub_groups; i++) {
+        const uint32_t left = w->count - i * SUB_GROUP, members = left < SUB_GROUP ? left : SUB_GROUP;
+        w->sub_groups[i] = (sub_group){ .members = (1u << members) - 1, .end = i * SUB_GROUP + members };
+    }
     for (uint32_t i = 0; i < w->count; i++) {
         w->items[i] = (lw_emulated_item){
             .local_id = { i % items[0], i / items[0] % items[1], i / items[0] / items[1] },
-            .sub_group = i / SUB_GROUP, .lane = i % SUB_GROUP };
+            .sub_group = i / SUB_GROUP, .lane = i % SUB_GROUP, .slots = w->slots[i / SUB_GROUP][0] };
     }
 }
 
@@ -315,25 +378,7 @@ static void __attribute__((destructor)) workers_free(void)
     }
 }
 
-static void barrier(struct emulated_worker *w)
-{
-    if (w->all.alive != w->all.members) give_up(w, "a barrier after a work-item left the kernel");
-    meet(w, &w->all);
-}
-
-static const void *exchange(struct emulated_worker *w, const void *value, uint32_t bytes)
-{
-    const lw_emulated_item *item = w->now.item;
-    meeting *m = &w->sub_groups[item->sub_group];
-    uint8_t *slots = w->slots[item->sub_group][w->exchanges[item - w->items]++ % 2];
-    if (m->alive != m->members) give_up(w, "a sub-group operation after a lane left the kernel");
-    if (bytes > SLOT_BYTES) give_up(w, "a sub-group operation on more than 64 bytes");
-    memcpy(slots + item->lane * SLOT_BYTES, value, bytes);
-    meet(w, m);
-    return slots;
-}
-
-const emulated_calls emulated_kernel_calls = { barrier, exchange, give_up };
+const emulated_calls emulated_kernel_calls = { barrier, meet, give_up };
 
 struct emulated_worker *emulated_worker_at(uint32_t index)
 {

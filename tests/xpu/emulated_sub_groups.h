@@ -2,13 +2,16 @@
 #ifndef TESTS_XPU_EMULATED_SUB_GROUPS_H
 #define TESTS_XPU_EMULATED_SUB_GROUPS_H
 
-#define SLOT(type, slots, lane) (*(const type *)((const char *)(slots) + 64 * (lane)))
+/* Each lane puts its number into the slots, and after the meeting sees all of them. */
+#define SLOT(type, slots, lane) (((const type *)(slots))[lane])
+#define MEET(type, x) \
+    (((type *)lw_emulated_here->item->slots)[lw_emulated_here->item->lane] = (x), lw_emulated_meet())
 
 /* A reduction's order is the implementation's, and the environment's here. */
 #define SUB_GROUP(type) \
     type OVER sub_group_reduce_add(type x) \
     { \
-        const void *slots = lw_emulated_exchange(&x, sizeof x); \
+        const void *slots = MEET(type, x); \
         type v[16]; \
         for (uint i = 0; i < 16; i++) v[i] = SLOT(type, slots, i); \
         type sum = 0; \
@@ -23,21 +26,21 @@
     } \
     type OVER sub_group_reduce_max(type x) \
     { \
-        const void *slots = lw_emulated_exchange(&x, sizeof x); \
+        const void *slots = MEET(type, x); \
         type most = SLOT(type, slots, 0); \
         for (uint i = 1; i < 16; i++) most = SLOT(type, slots, i) > most ? SLOT(type, slots, i) : most; \
         return most; \
     } \
     type OVER sub_group_reduce_min(type x) \
     { \
-        const void *slots = lw_emulated_exchange(&x, sizeof x); \
+        const void *slots = MEET(type, x); \
         type least = SLOT(type, slots, 0); \
         for (uint i = 1; i < 16; i++) least = SLOT(type, slots, i) < least ? SLOT(type, slots, i) : least; \
         return least; \
     } \
     type OVER sub_group_scan_exclusive_add(type x) \
     { \
-        const void *slots = lw_emulated_exchange(&x, sizeof x); \
+        const void *slots = MEET(type, x); \
         type sum = 0; \
         for (uint i = 0; i < get_sub_group_local_id(); i++) sum += SLOT(type, slots, i); \
         return sum; \
@@ -45,13 +48,13 @@
     type OVER sub_group_scan_inclusive_add(type x) { return sub_group_scan_exclusive_add(x) + x; } \
     type OVER sub_group_broadcast(type x, uint lane) \
     { \
-        const void *slots = lw_emulated_exchange(&x, sizeof x); \
+        const void *slots = MEET(type, x); \
         if (lane > 15) lw_emulated_fail("a broadcast from a lane that is not there"); \
         return SLOT(type, slots, lane); \
     } \
     type OVER intel_sub_group_shuffle(type x, uint lane) \
     { \
-        const void *slots = lw_emulated_exchange(&x, sizeof x); \
+        const void *slots = MEET(type, x); \
         if (lane > 15) lw_emulated_fail("a shuffle from a lane that is not there"); \
         return SLOT(type, slots, lane); \
     } \
@@ -62,11 +65,10 @@
     /* Lanes of x, then those of y: reading delta lanes on. */ \
     type OVER intel_sub_group_shuffle_down(type x, type y, uint delta) \
     { \
-        const type both[2] = { x, y }; \
-        const void *slots = lw_emulated_exchange(both, sizeof both); \
+        const void *slots = MEET(type##2, (type##2)(x, y)); \
         const uint lane = get_sub_group_local_id() + delta; \
         if (lane > 31) lw_emulated_fail("a shuffle from a lane that is not there"); \
-        return (&SLOT(type, slots, lane % 16))[lane / 16]; \
+        return SLOT(type##2, slots, lane % 16)[lane / 16]; \
     }
 SUB_GROUP(int)
 SUB_GROUP(uint)
@@ -79,13 +81,16 @@ int OVER sub_group_all(int predicate) { return sub_group_reduce_min(predicate !=
 
 /* ---- block reads: lane l has elements l, l + 16, ... from one address that all lanes name ---- */
 
+/* Nobody waits: whether all lanes went the same way is seen at the next meeting, or when they leave. */
+static inline void trace_add(ulong word)
+{
+    lw_emulated_here->item->trace = (lw_emulated_here->item->trace + word) * 0x9E3779B97F4A7C15ul;
+}
+
 #define BLOCK_CHECK(p, bytes) \
     do { \
-        const ulong mine = (ulong)(p); \
-        const void *slots = lw_emulated_exchange(&mine, sizeof mine); \
-        if (SLOT(ulong, slots, 0) != mine) \
-            lw_emulated_fail("a block read whose lanes name several addresses"); \
-        if (mine % (bytes) != 0) lw_emulated_fail("a block read from an address that is not aligned"); \
+        trace_add((ulong)(p)); \
+        if ((ulong)(p) % (bytes) != 0) lw_emulated_fail("a block read from an address that is not aligned"); \
     } while (0)
 
 #define BLOCK_READ_N(type, suffix, n) \
@@ -122,10 +127,7 @@ BLOCK_READ(ushort, _us)
 #define LW_LANES_OF(lanes) lw_emulated_lanes(lanes)
 static inline float16 lw_emulated_lanes(float mine)
 {
-    const void *slots = lw_emulated_exchange(&mine, sizeof mine);
-    float16 all;
-    for (uint i = 0; i < 16; i++) all[i] = SLOT(float, slots, i);
-    return all;
+    return *(const float16 *)MEET(float, mine);
 }
 
 #endif

@@ -90,6 +90,14 @@ LW_KERNEL(ragged_block, lw_probe_args)
     ((global uint *)a.out)[get_global_id(0)] = intel_sub_group_block_read(in);
 }
 
+/* One lane leaves it out, and then all meet. */
+LW_KERNEL(lone_block, lw_probe_args)
+{
+    uint x = 0;
+    if (get_sub_group_local_id() != 3) x = intel_sub_group_block_read((const global uint *)a.in);
+    ((global uint *)a.out)[get_global_id(0)] = sub_group_broadcast(x, 0);
+}
+
 float8 __attribute__((overloadable)) intel_sub_group_bf16_bf16_matrix_mad_k16(short8 a, int8 b, float8 c);
 int8 __attribute__((overloadable)) intel_sub_group_i8_i8_matrix_mad_k32(short8 a, int8 b, int8 c);
 ushort8 __builtin_IB_subgroup_block_read_flat_u16_m8k16v1(long base, int width, int height, int pitch,
@@ -140,4 +148,13 @@ LW_KERNEL(surface, lw_probe_args)
         ((global ushort *)a.out)[16 * r + lane] = edge[r];
         ((global int *)a.out)[64 + 16 * r + lane] = pairs[r];
     }
+}
+
+/* Lanes that name several places of one surface. */
+LW_KERNEL(ragged_surface, lw_probe_args)
+{
+    const int row = (int)get_sub_group_local_id() / 8;
+    const ushort8 edge =
+        __builtin_IB_subgroup_block_read_flat_u16_m8k16v1((long)a.in, 63, 11, 63, (int2)(24, row));
+    ((global uint *)a.out)[get_global_id(0)] = edge[0];
 }

@@ -46,13 +46,15 @@ typedef struct tile {
 } tile;
 
 /* Blocks that run side by side: enough chains to hide the latency of an fma, and room for them in registers.
- * Few rows of wide weights wait for memory instead, which reads faster where fewer blocks take turns. */
+ * Few rows wait for memory instead, which reads faster where fewer blocks take turns: all but codes of few
+ * bits in fp32, whose decoding takes longer. */
 LINEAR_INLINE int blocks_wide(int form, int rows)
 {
-    const bool waits = rows <= 2 && step_vectors_of(form) >= 4;
-    if (waits) return 4;
-#if defined(LINEAR_AVX512)
-    return rows <= 2 ? 8 : rows <= 6 ? 4 : 2;
+    if (rows <= 2 && is_wide_form(form)) return 2;
+#if defined(LINEAR_PAIRS)
+    return rows <= 6 ? 4 : 2;
+#elif defined(LINEAR_AVX512)
+    return rows <= 2 && low_bits_of(form) < 8 ? 8 : rows <= 6 ? 4 : 2;
 #elif defined(LINEAR_AVX2)
     return rows == 1 ? 8 : rows == 2 ? 4 : 3;
 #else
@@ -220,12 +222,12 @@ LINEAR_INLINE void group_run(int form, int blocks, int rows, const tile *t, spot
             LINEAR_UNROLL
             for (int b = 0; b < blocks; b++)
                 at.high[b] = high_at(form, s.group + (size_t)b * w->group_bytes + w->high_at, i);
-        s.ahead = ask_next(s.ahead, step_bytes_of(form, blocks));
+        s.ahead = ask_next(s.ahead, step_bytes_of(form, blocks), is_wide_form(form));
         step_run(form, blocks, rows, &at, dot);
         at.words += step_vectors_of(form) * VECTOR_BYTES;
         at.x += step_of(form) * rows;
     }
-    while (s.ahead < ahead_end) s.ahead = ask_next(s.ahead, LINE_BYTES);
+    while (s.ahead < ahead_end) s.ahead = ask_next(s.ahead, LINE_BYTES, is_wide_form(form));
     enter(w, blocks, rows, dot, &s);
 }
 

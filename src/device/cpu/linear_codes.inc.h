@@ -37,6 +37,9 @@ LINEAR_INLINE int step_vectors_of(int form)
     }
 }
 
+/* Floats of 16 bits and more: their bytes and not their products set the pace. */
+LINEAR_INLINE bool is_wide_form(int form) { return step_vectors_of(form) >= 4; }
+
 /* The masks of a word's codes, where they are few enough for registers. */
 typedef struct code_masks { vi at[8]; } code_masks;
 

@@ -152,7 +152,7 @@ LINEAR_INLINE void steps_run(int form, int blocks, int rows, step *at, spot *s,
             LINEAR_UNROLL
             for (int b = 0; b < blocks; b++)
                 at->high[b] = high_word(form, s->group + (size_t)b * w->group_bytes + w->high_at, at->i);
-        s->ahead = ask_next(s->ahead, (size_t)(blocks * step_bytes_of(form)));
+        s->ahead = ask_next(s->ahead, (size_t)(blocks * step_bytes_of(form)), false);
         step_run(form, blocks, rows, at, sums);
         at->words += step_bytes_of(form);
         at->x += 4 * fours_of(form) * rows;
@@ -183,7 +183,7 @@ LINEAR_INLINE void group_run(int form, int blocks, int rows, const tile *t, spot
     at.end = steps;
     steps_run(form, blocks, rows, &at, &s, totals);
 #endif
-    while (s.ahead < ahead_end) s.ahead = ask_next(s.ahead, LINE_BYTES);
+    while (s.ahead < ahead_end) s.ahead = ask_next(s.ahead, LINE_BYTES, false);
     enters[rows](w, (uint32_t)blocks, totals, &s);
 }
 

@@ -126,7 +126,8 @@ LINEAR_INLINE void pairs_run(int form, int blocks, int rows, const tile *t, spot
         for (int r = 0; r < rows; r++) dot[b][r] = vf_zero();
 
     for (uint32_t i = 0; i < steps; i++) {
-        s.ahead = ask_next(s.ahead, (size_t)(blocks * pair_step_vectors(form) * VECTOR_BYTES));
+        s.ahead = ask_next(s.ahead, (size_t)(blocks * pair_step_vectors(form) * VECTOR_BYTES),
+                           is_wide_form(form));
         if (pair_high_bits(form) > 0)
             LINEAR_UNROLL
             for (int b = 0; b < blocks; b++)
@@ -135,7 +136,7 @@ LINEAR_INLINE void pairs_run(int form, int blocks, int rows, const tile *t, spot
         at.words += pair_step_vectors(form) * VECTOR_BYTES;
         at.x += pair_step(form) * rows;
     }
-    while (s.ahead < ahead_end) s.ahead = ask_next(s.ahead, LINE_BYTES);
+    while (s.ahead < ahead_end) s.ahead = ask_next(s.ahead, LINE_BYTES, is_wide_form(form));
     enter(w, blocks, rows, dot, &s);
 }
 

@@ -7,17 +7,21 @@
 #include "device/cpu/linear_values.inc.h"
 
 enum {
-    AHEAD_BYTES = 2048,   /* past the blocks that run side by side, how far codes are asked for */
+    AHEAD_BYTES = 1024,   /* past the blocks that run side by side, how far codes are asked for */
+    FAR_BYTES = 7168,     /* past that: wide weights, into the second-level cache */
     BLOCKS_MAX = LW__PANEL_BLOCKS,
     ROWS_KEPT_MAX = 48,   /* rows that share a decoded group: their sums stay in the first-level cache */
     DECODED_BYTES = 16 << 10, /* of decoded weights, which stay there too */
     PANEL_X_BYTES = 384 << 10, /* prepared rows that stay in the second-level cache while columns pass */
 };
 
-/* Asks for the next bytes of what lies ahead, where anything does, and returns what is left to ask for. */
-LINEAR_INLINE const uint8_t *ask_next(const uint8_t *ahead, size_t bytes)
+/* Asks for the next bytes of what lies ahead, where anything does, and returns what is left to ask for. Wide
+ * weights need more lines under way than the first-level cache can wait for: the second-level one asks too.
+ */
+LINEAR_INLINE const uint8_t *ask_next(const uint8_t *ahead, size_t bytes, bool is_wide_form)
 {
     if (ahead == NULL) return NULL;
+    if (is_wide_form) ask_far(ahead + FAR_BYTES, bytes);
     ask_for(ahead, bytes);
     return ahead + bytes;
 }

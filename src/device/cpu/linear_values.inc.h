@@ -25,6 +25,13 @@ LINEAR_INLINE void ask_for(const uint8_t *at, size_t bytes)
     for (size_t i = 0; i < bytes; i += LINE_BYTES) __builtin_prefetch(at + i);
 }
 
+/* The same into the second-level cache. */
+LINEAR_INLINE void ask_far(const uint8_t *at, size_t bytes)
+{
+    LINEAR_UNROLL
+    for (size_t i = 0; i < bytes; i += LINE_BYTES) __builtin_prefetch(at + i, 0, 2);
+}
+
 /* Where row r of a call lies in x or y. */
 static uint32_t vector_of(const uint32_t *rows, uint32_t r) { return rows == NULL ? r : rows[r]; }
 
