@@ -83,6 +83,8 @@ typedef struct lw_model_options {
                                      prompts are faster; replies are other ones, as equal among themselves */
     bool kv_int8;                 /* keys and values are kept in int8: about half the memory a token; replies
                                      are other ones, and as equal among themselves */
+    uint32_t device_wait_s;       /* of devices that can hang: the longest wait, after which the device counts
+                                     as lost; 0: 120 */
 } lw_model_options;
 
 /* Every option at its default; to be changed member by member. */
@@ -121,6 +123,7 @@ typedef struct lw_model_facts {
     const char *activations;      /* how they enter linears whose weights are integer codes: "bf16", "int8" */
     const char *kv;               /* how keys and values are kept: "bf16", "int8" */
     uint64_t kv_bytes;            /* of the keys and values of one token, over all layers */
+    uint32_t device_wait_s;       /* after which a wait for the device gives it up; 0: it cannot hang */
 } lw_model_facts;
 
 LW_API void lw_model_read_facts(const lw_model *model, lw_model_facts *facts);

@@ -40,7 +40,7 @@ static lw_status engine_open(lw__lanes *lanes, const lw_model *model, lw_diag *d
         .device = options->device,
         .device_options = { .threads = options->threads, .isa = options->isa,
                             .ze_loader = options->ze_loader, .xpu_kernels = options->xpu_kernels,
-                            .xpu_images = options->xpu_images },
+                            .xpu_images = options->xpu_images, .wait_s = options->device_wait_s },
         .lanes = options->lanes,
         .context = options->context,
         .chunk_rows = chunk_rows_of(options),

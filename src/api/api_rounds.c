@@ -40,6 +40,7 @@ lw_status lw__rounds_open(lw_model *model, lw_diag *d)
     model->facts.context = lw_engine_context(engine);
     model->facts.lanes = lw_engine_lanes(engine);
     model->facts.chunk_rows = lw_engine_chunk_rows(engine);
+    model->facts.device_wait_s = lw_engine_wait_s(engine);
     model->facts.cache_bytes = rounds->lanes.cache_bytes;
     lw_engine_describe(engine, model->device, sizeof model->device);
     return LW_OK;

@@ -36,6 +36,7 @@ enum {
     LW_LIMIT_WIDTH = 1 << 20,           /* width of any activation */
     LW_LIMIT_LANES = 256,               /* lanes of one device batch */
     LW_LIMIT_CONTEXT = 1 << 22,         /* positions of one stream */
+    LW_LIMIT_DEVICE_WAIT_S = 3600,      /* for what a device was given: no forward takes an hour */
     LW_LIMIT_HTTP_HEAD_BYTES = 64 << 10,   /* request line and headers: browsers' cookies stay below 32 KiB */
     LW_LIMIT_HTTP_TARGET_BYTES = 8 << 10,  /* path and query: ours are short, proxies add to them */
     LW_LIMIT_HTTP_HEADERS = 100,           /* clients send about 20 */

@@ -1,9 +1,8 @@
 /* The device contract. A device is one folder that ends in one static const lw_device_table.
  *
- * open -> compile (weights repacked once, pools allocated, an op or descriptor it lacks refuses the model by
- * name)
- * -> submit, or submit_chain, / wait / read for each round -> exec_close -> close. One thread owns a device
- * and all it made.
+ * open -> compile (weights repacked once, pools allocated; an op or descriptor it lacks refuses the model by
+ * name) -> submit, or submit_chain, / wait / read for each round -> exec_close -> close. One thread owns
+ * a device and all it made.
  *
  * What is given to a device it does in order: copies of pages too. Where it goes ahead, one batch more may be
  * submitted before the last one is waited for, and its rows may name tokens that the last one draws.
@@ -23,8 +22,7 @@ typedef struct lw_row {
     int32_t token;        /* an id, or lw_row_drawn of one that is not known yet */
     uint32_t lane;        /* index into lw_batch.lanes */
     uint32_t position;    /* absolute */
-    uint32_t
-        slot; /* where it is written: committed + its index in the lane's window; for a chain: position */
+    uint32_t slot;        /* where it is written: committed + its index in the window; of a chain: position */
     int32_t parent;       /* batch row of the token before it, if that one is open too; -1: it is committed */
     bool wanted;          /* its logits are wanted */
 } lw_row;
@@ -38,8 +36,8 @@ enum { LW_PAGE_NONE = 0xFFFFFFFF, LW_BATCHES_OPEN_MAX = 2 /* that are submitted 
 typedef struct lw_batch_lane {
     uint32_t committed;                              /* positions [0, committed) are kept */
     uint32_t page_count;                             /* entries of each table */
-    const uint32_t
-        *pages[LW_PLAN_REACHES_MAX]; /* per reach group: page id of slots [64 i, 64 i + 64), or none */
+    /* Per reach group: page id of slots [64 i, 64 i + 64), or none. */
+    const uint32_t *pages[LW_PLAN_REACHES_MAX];
 } lw_batch_lane;
 
 /* Rows of any mix of lanes; rows of one lane stand in order, parents before children. Read by submit alone.
@@ -110,6 +108,7 @@ typedef struct lw_device_options {
     const char *xpu_images;  /* xpu: the folder that keeps modules as its driver built them; NULL: none */
     const char *without;     /* xpu: what it does without, to find out whose fault something is: names with
                                 commas between; the bits are the same. NULL: nothing */
+    uint32_t wait_s;         /* xpu: the longest wait in seconds, after which it is lost; 0: 120 */
 } lw_device_options;
 
 typedef struct lw_exec_options {
@@ -151,6 +150,8 @@ typedef struct lw_device_table {
     /* Whether a batch may be submitted before the last one is waited for. NULL: it may not, since submissions
      * run at once and nothing would be won. A device that does has read_best. */
     bool (*goes_ahead)(const lw_device *device);
+    /* Seconds after which a wait gives the device up. NULL: it cannot hang, and waits take what they take. */
+    uint32_t (*wait_s)(const lw_device *device);
     /* NULL: the device has no launches to count. */
     void (*read_counts)(const lw_device *device, lw_device_counts *counts);
 

@@ -228,6 +228,11 @@ void lw_engine_describe(const lw_engine *engine, char *text, size_t text_bytes)
     engine->table->describe(engine->device, text, text_bytes);
 }
 
+uint32_t lw_engine_wait_s(const lw_engine *engine)
+{
+    return engine->table->wait_s != NULL ? engine->table->wait_s(engine->device) : 0;
+}
+
 uint32_t lw_engine_lanes(const lw_engine *engine)
 {
     return engine->lanes;

@@ -55,6 +55,8 @@ const lw_plan *lw_engine_plan(const lw_engine *engine);
 uint32_t lw_engine_context(const lw_engine *engine);
 uint32_t lw_engine_chunk_rows(const lw_engine *engine);
 uint32_t lw_engine_vocab(const lw_engine *engine);
+/* Seconds after which a wait for the device gives it up; 0: it cannot hang. */
+uint32_t lw_engine_wait_s(const lw_engine *engine);
 /* What the device was given to do so far; false: it has no launches to count. */
 bool lw_engine_read_counts(const lw_engine *engine, lw_device_counts *counts);
 /* "cpu (avx2, 2 threads)". */

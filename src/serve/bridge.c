@@ -1,6 +1,7 @@
 /* Queues between the threads; see bridge.h. */
 #include "serve/bridge.h"
 
+#include "base/clock.h"
 #include "base/limits.h"
 
 #include <errno.h>
@@ -133,6 +134,14 @@ lw_engine_state lw_bridge_state(lw_bridge *bridge, lw_model_counts *counts)
     return state;
 }
 
+uint64_t lw_bridge_round_ns(lw_bridge *bridge)
+{
+    lock(bridge);
+    const uint64_t begin_ns = bridge->round_begin_ns;
+    unlock(bridge);
+    return begin_ns == 0 ? 0 : lw_clock_ns() - begin_ns;
+}
+
 /* ---- workers ---- */
 
 lw_job *lw_bridge_pop_work(lw_bridge *bridge)
@@ -169,12 +178,21 @@ lw_job *lw_bridge_pop_engine(lw_bridge *bridge, bool may_wait, lw_drain *drain)
     return jobs;
 }
 
+void lw_bridge_round_begin(lw_bridge *bridge)
+{
+    const uint64_t now_ns = lw_clock_ns();
+    lock(bridge);
+    bridge->round_begin_ns = now_ns;
+    unlock(bridge);
+}
+
 void lw_bridge_publish(lw_bridge *bridge, lw_engine_state state, const lw_model_counts *counts)
 {
     lock(bridge);
     const bool is_change = bridge->state != state;
     bridge->state = state;
     bridge->counts = *counts;
+    bridge->round_begin_ns = 0;
     unlock(bridge);
     if (is_change) wake_events(bridge);
 }

@@ -44,6 +44,7 @@ typedef struct lw_bridge {
     lw_error load_error;
     lw_result load_result;
     lw_model_counts counts;
+    uint64_t round_begin_ns; /* of the round at work; 0: there is none */
 } lw_bridge;
 
 lw_status lw_bridge_open(lw_bridge *bridge, lw_diag *d) LW_MUST_USE;
@@ -62,6 +63,8 @@ void lw_bridge_cancel(lw_bridge *bridge, lw_job *job);
 void lw_bridge_drain(lw_bridge *bridge, lw_drain drain);
 void lw_bridge_leave_workers(lw_bridge *bridge);
 lw_engine_state lw_bridge_state(lw_bridge *bridge, lw_model_counts *counts);
+/* How long the engine has been at its round. */
+uint64_t lw_bridge_round_ns(lw_bridge *bridge);
 
 /* ---- workers ---- */
 /* Waits for the next job; NULL: leave. */
@@ -71,6 +74,8 @@ void lw_bridge_push_engine(lw_bridge *bridge, lw_job *job);
 /* ---- the engine thread ---- */
 /* All jobs that came, linked by next_queued. Waits for a cause to look when may_wait. */
 lw_job *lw_bridge_pop_engine(lw_bridge *bridge, bool may_wait, lw_drain *drain) LW_MUST_USE;
+void lw_bridge_round_begin(lw_bridge *bridge);
+/* Ends the round, too. */
 void lw_bridge_publish(lw_bridge *bridge, lw_engine_state state, const lw_model_counts *counts);
 /* True when the connection has not read what it was told, and the reply should pause. */
 bool lw_bridge_is_full(lw_bridge *bridge, lw_job *job) LW_MUST_USE;

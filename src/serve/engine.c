@@ -230,6 +230,7 @@ static void serve(lw_engine *engine)
         /* Before the round as well: a reply whose client is gone gives its lane to the next one at once. */
         bool read_any = pump_all(engine, drain);
         lw_error error = { .text = "" };
+        lw_bridge_round_begin(engine->bridge);
         const lw_result result = lw_model_step(engine->model, &worked, &error);
         read_any = pump_all(engine, drain) || read_any;
         if (result != LW_RESULT_OK) fail_all(engine, result, &error);

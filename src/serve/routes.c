@@ -21,13 +21,21 @@ typedef struct route {
 
 /* ---- answers ---- */
 
+/* Half of the time is over after which the device that is waited for counts as lost. */
+static bool is_stalled(lw_server *server)
+{
+    const uint64_t wait_ns = server->engine.facts.device_wait_s * UINT64_C(1000000000);
+    return wait_ns > 0 && lw_bridge_round_ns(&server->bridge) > wait_ns / 2;
+}
+
 static void answer_health(lw_conn *conn)
 {
     lw_server *server = conn->server;
     lw_model_counts counts;
     const lw_engine_state state = lw_bridge_state(&server->bridge, &counts);
     const char *status = server->is_draining ? "shutting down" :
-                         state == LW_ENGINE_READY ? "ok" : "failed";
+                         state != LW_ENGINE_READY ? "failed" :
+                         is_stalled(server) ? "stalled" : "ok";
     const int code = strcmp(status, "ok") == 0 ? 200 : 503;
     json_t *body = json_pack("{s:s}", "status", status);
     lw_failure ignored;

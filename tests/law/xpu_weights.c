@@ -229,6 +229,72 @@ static void embeddings_are_rounded_once(void **state)
     check_embeddings(true);
 }
 
+/* ---- loading ---- */
+
+enum { LONG_ROWS = 34000, LONG_COLS = 256, LONG_GROUP = 64, LONG_GROUPS = LONG_COLS / LONG_GROUP };
+
+/* A table that fills the staging ring more than once. */
+static void record_long(bench *b, lw_rng *rng)
+{
+    static const lw_ops_form form = { LW_MAP_INTEGER, 8, LONG_GROUP, 0, LW_DTYPE_BF16, true, 0, 0, false };
+    lw_plan *p = &b->plan;
+    const uint32_t shape[] = { LONG_ROWS, LONG_COLS };
+    lw_plan_entry_begin(p, "main");
+    const lw_ref x = lw_plan_embed(p, formed(b, rng, &form, 1, shape));
+    lw_plan_entry_end(p, lw_plan_linear(p, lw_plan_take_wanted(p, x), dense(b, rng, VOCAB, LONG_COLS),
+                                        LW_TYPE_F32));
+}
+
+/* Whether a row's codes and scales stand where the kernels look for them. */
+static bool row_is_at(const lw_weight *w, uint32_t row, uint32_t place, const uint8_t *codes,
+                      const uint16_t *scales)
+{
+    uint8_t own[LONG_COLS];
+    float row_scales[LONG_GROUPS + 1], row_biases[LONG_GROUPS + 1];
+    const size_t block = place / LW_XPU_LANES, lane = place % LW_XPU_LANES;
+    bool is_at = true;
+    lw_weight_codes8(w, 0, row, own);
+    lw_weight_scales(w, 0, row, row_scales, row_biases);
+    for (size_t k = 0; k < LONG_COLS; k++)
+        is_at = is_at && codes[((block * LONG_COLS / 4 + k / 4) * LW_XPU_LANES + lane) * 4 + k % 4] == own[k];
+    for (size_t g = 0; g < LONG_GROUPS; g++) {
+        const uint16_t *pair = scales + ((block * LONG_GROUPS + g) * LW_XPU_LANES + lane) * 2;
+        is_at = is_at && pair[0] == lw_bf16_of_float(row_scales[g]);
+        is_at = is_at && pair[1] == lw_bf16_of_float(row_biases[g]);
+    }
+    return is_at;
+}
+
+static void long_tables_come_in_few_copies(void **state)
+{
+    (void)state;
+    enum { BYTES = LONG_ROWS * (LONG_COLS + 4 * LONG_GROUPS), OTHERS = 8 };
+    xpu_kind_set(false);
+    lw_rng rng = law_rng(0x705);
+    xpu_bench *x = xpu_bench_open(record_long, &rng);
+    bench *b = x->b;
+    lw_device_counts counts;
+    streams_begin(b, NULL, &rng);
+    b->table->read_counts(b->device, &counts);
+    _Static_assert(BYTES > LW_XPU_STAGING_HALVES * LW_XPU_STAGING_BYTES, "each half is filled again");
+    /* Words, scales and the end of each half of the ring; globals, the other matrix and the last wait. */
+    assert_in_range(counts.commands, 3, 3 * (BYTES / LW_XPU_STAGING_BYTES + 1) + OTHERS);
+    const lw_xpu_weight *weight = &b->exec->weights[b->plan.ops[0].weights[0].index];
+    uint8_t *held_bytes = law_make(weight->memory.bytes, 1);
+    const lw_status status =
+        lw__xpu_download(b->device, held_bytes, weight->memory.at, weight->memory.bytes, NULL);
+    assert_int_equal(status, LW_OK);
+    const lw_weight *w = &b->plan.weights[b->plan.ops[0].weights[0].index];
+    const uint16_t *scales = (const uint16_t *)(void *)(held_bytes + weight->matrix.words_bytes);
+    for (uint32_t row = 0; row < LONG_ROWS; row++) {
+        if (!row_is_at(w, row, row, held_bytes, scales)) fail_msg("row %u is not where it belongs", row);
+    }
+    assert_false(row_is_at(w, 0, LW_XPU_LANES, held_bytes, scales)); /* planted */
+    free(held_bytes);
+    streams_end(b);
+    xpu_bench_close(x);
+}
+
 /* ---- refusals ---- */
 
 static void refused(const lw_ops_form *f, uint32_t cols, bool embedded, const char *why)
@@ -274,6 +340,8 @@ static void what_no_kernel_reads_is_named(void **state)
             "scales of type F8_E4M3: the xpu device has BF16, F16, F32 and, without biases, F8_E4M3");
     refused(&(lw_ops_form){ LW_MAP_E4M3, 8, 32, 0, LW_DTYPE_F32, false, 0, 0, false }, 64, false,
             "row 1 of matrix 0 holds a code or scale that is no number");
+    refused(&(lw_ops_form){ LW_MAP_FP32, 32, 0, 0, LW_DTYPE_F32, false, 0, 0, false }, 65600, false,
+            "with 65600 columns: the xpu device has rows of up to 256 KiB");
 }
 
 int main(void)
@@ -283,6 +351,7 @@ int main(void)
         cmocka_unit_test(linears_by_dpas_keep_their_law_and_bounds),
         cmocka_unit_test(the_weight_alone_says_who_multiplies),
         cmocka_unit_test(embeddings_are_rounded_once),
+        cmocka_unit_test(long_tables_come_in_few_copies),
         cmocka_unit_test(what_no_kernel_reads_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -368,6 +368,77 @@ static void a_lost_device_is_left_alone(void **state)
     case_close(&c);
 }
 
+/* What is at a place after two copies to it, with or without a barrier between them. */
+static uint32_t after_two_copies(lw_device *device, bool has_barrier)
+{
+    lw_xpu_memory memory;
+    uint8_t *staged;
+    uint32_t got = 0;
+    assert_int_equal(lw__xpu_alloc(device, sizeof got, &memory, NULL), LW_OK);
+    assert_int_equal(lw__xpu_stage(device, 2 * sizeof got, &staged, NULL), LW_OK);
+    memcpy(staged, (const uint32_t[]){ 1, 2 }, 2 * sizeof got);
+    assert_int_equal(lw__xpu_stage_copy(device, memory.at, staged, sizeof got, NULL), LW_OK);
+    if (has_barrier) assert_int_equal(lw__xpu_barrier(device, device->list, NULL, NULL), LW_OK);
+    assert_int_equal(lw__xpu_stage_copy(device, memory.at, staged + sizeof got, sizeof got, NULL), LW_OK);
+    assert_int_equal(lw__xpu_sync(device, NULL), LW_OK);
+    assert_int_equal(lw__xpu_download(device, &got, memory.at, sizeof got, NULL), LW_OK);
+    lw__xpu_free(device, &memory);
+    return got;
+}
+
+/* The list's own order, where driver and layers have it; else barriers make it, and copies without one
+ * between them, planted here, come out in another. */
+static void order_is_the_lists_or_of_barriers(void **state)
+{
+    (void)state;
+    static const struct { const char *version, *without; bool refuses, in_order; } cases[] = {
+        { "1.7", NULL, false, true },
+        { "1.6", NULL, false, false },
+        { "1.13", NULL, true, false },
+        { "1.13", "in_order", false, false },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        device_case c;
+        lw_device *device = NULL;
+        lw_diag d = { "" };
+        setenv("LW_EMULATED_API", cases[i].version, 1);
+        case_open(&c, NULL);
+        c.emulated->refuses_order = cases[i].refuses;
+        c.options.without = cases[i].without;
+        if (lw_device_xpu.open(&c.options, &device, &d) != LW_OK) fail_msg("%s", d.text);
+        assert_int_equal(device->in_order, cases[i].in_order);
+        assert_int_equal(after_two_copies(device, true), 2);
+        assert_int_equal(after_two_copies(device, false), cases[i].in_order ? 2 : 1);
+        lw_device_xpu.close(device);
+        case_close(&c);
+    }
+    unsetenv("LW_EMULATED_API");
+}
+
+/* A wait is as long as was asked for, and a device that hangs is lost then. */
+static void a_hung_device_is_given_up(void **state)
+{
+    (void)state;
+    device_case c;
+    lw_device *device = NULL;
+    lw_diag d = { "" };
+    case_open(&c, NULL);
+    assert_int_equal(lw_device_xpu.open(&c.options, &device, NULL), LW_OK);
+    assert_int_equal(lw_device_xpu.wait_s(device), 120);
+    lw_device_xpu.close(device);
+    c.options.wait_s = 7;
+    assert_int_equal(lw_device_xpu.open(&c.options, &device, NULL), LW_OK);
+    assert_int_equal(lw_device_xpu.wait_s(device), 7);
+    assert_int_equal(lw__xpu_sync(device, NULL), LW_OK);
+    assert_true(c.emulated->wait_ns == UINT64_C(7000000000));
+    c.emulated->fail_with = LW_ZE_RESULT_NOT_READY;
+    c.emulated->fail_at = 3;
+    assert_int_equal(lw__xpu_sync(device, &d), LW_DEVICE_LOST);
+    assert_non_null(strstr(d.text, "emulated device: it did not finish in 7 s"));
+    lw_device_xpu.close(device);
+    case_close(&c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -381,6 +452,8 @@ int main(void)
         cmocka_unit_test(bytes_come_back),
         cmocka_unit_test(any_call_may_fail),
         cmocka_unit_test(a_lost_device_is_left_alone),
+        cmocka_unit_test(a_hung_device_is_given_up),
+        cmocka_unit_test(order_is_the_lists_or_of_barriers),
         cmocka_unit_test(a_build_without_kernels_says_so),
         cmocka_unit_test(who_has_no_device_is_told_what_to_look_at),
     };

@@ -358,14 +358,15 @@ static void an_older_driver_knows_fewer_flags(void **state)
 {
     (void)state;
     static const struct { const char *version; lw_ze_result in_order; } drivers[] = {
-        { "1.4", LW_ZE_RESULT_ERROR_INVALID_ARGUMENT },
+        { "1.4", LW_ZE_RESULT_ERROR_INVALID_ENUMERATION },
         { "1.7", LW_ZE_RESULT_SUCCESS },
     };
     for (size_t i = 0; i < sizeof drivers / sizeof drivers[0]; i++) {
         probe_case c;
         lw_ze_list *list = NULL;
         const lw_ze_queue_desc desc = { .stype = LW_ZE_STRUCTURE_TYPE_COMMAND_QUEUE_DESC, .ordinal = 1,
-                                        .flags = 2, .mode = LW_ZE_COMMAND_QUEUE_MODE_ASYNCHRONOUS };
+                                        .flags = LW_ZE_COMMAND_QUEUE_FLAG_IN_ORDER,
+                                        .mode = LW_ZE_COMMAND_QUEUE_MODE_ASYNCHRONOUS };
         setenv("LW_EMULATED_API", drivers[i].version, 1);
         case_open(&c);
         const lw_ze *ze = &c.device->ze;

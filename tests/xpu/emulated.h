@@ -3,7 +3,8 @@
  * and work-items that meet are fibers. What real hardware would hang or corrupt on is an error with a text.
  *
  * What is appended runs only when somebody waits for it, so that memory that is changed or freed too early
- * shows; memory is born poisoned and ends at a page that is not mapped.
+ * shows; what no barrier and no list in order keeps apart runs backwards. Memory is born poisoned and ends at
+ * a page that is not mapped.
  *
  * Environment, read at zeInit:
  *   LW_EMULATED_DEVICES    how many (1), the first a discrete Xe2, the others integrated Gen12LP
@@ -12,6 +13,7 @@
  *   LW_EMULATED_API        the version that the driver says (1.13)
  *   LW_EMULATED_NO_DRIVER, LW_EMULATED_NO_SYSMAN    zeInit, zesInit fails
  *   LW_EMULATED_LOSE_AT    the launch that the device does not come back from, counted from 1
+ *   LW_EMULATED_HANG_AT    the launch that never ends: waits take all their time from then on
  *   LW_EMULATED_REDUCE     order of sub-group sums: 0 the last lane first, 1 the first, 2 halves
  *   LW_EMULATED_WORKERS    threads that run a launch (2)
  *   LW_EMULATED_IDLE       nothing runs, and the host reads zeros: to count what is launched at any size
@@ -39,6 +41,7 @@ typedef struct lw_emulated_state {
     uint32_t spirv_builds;      /* modules that were SPIR-V */
     uint32_t driver_version;
     bool runs_no_lists;         /* closed lists cannot be appended to immediate ones */
+    bool refuses_order;         /* as a loader's layer does that is older than lists in order */
     uint64_t used_bytes[EMULATED_DEVICES_MAX];
     bool after_failed_init;     /* something was called though zeInit had failed */
     char error[256];            /* of the last kernel that went wrong */

@@ -30,8 +30,9 @@ struct lw_ze_device {
 typedef struct emulated_settings_of {
     uint32_t devices, workers, reduce, api_version;
     uint32_t lose_at;           /* the launch that the device does not come back from; 0: none */
+    uint32_t hang_at;           /* the launch that never ends; 0: none */
     uint64_t card_bytes;
-    bool init_failed, has_sysman, is_lost, is_idle;
+    bool init_failed, has_sysman, is_lost, is_hung, is_idle;
 } emulated_settings_of;
 extern emulated_settings_of emulated_settings;
 

@@ -59,6 +59,7 @@ lw_ze_result zeInit(uint32_t flags)
         .workers = number_of("LW_EMULATED_WORKERS", EMULATED_WORKERS),
         .reduce = number_of("LW_EMULATED_REDUCE", EMULATED_REDUCE_LAST_FIRST),
         .lose_at = number_of("LW_EMULATED_LOSE_AT", 0),
+        .hang_at = number_of("LW_EMULATED_HANG_AT", 0),
         .api_version = version_of("LW_EMULATED_API", EMULATED_API_VERSION(1, 13)),
         .card_bytes = bytes == NULL ? (uint64_t)EMULATED_DEFAULT_GIB << GIB_SHIFT : strtoull(bytes, NULL, 10),
         .init_failed = getenv("LW_EMULATED_NO_DRIVER") != NULL,

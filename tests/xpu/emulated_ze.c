@@ -1,5 +1,6 @@
 /* The entries of the emulated device; see emulated.h. They do what the specification says of them and refuse
- * what it forbids; every appended command waits until the host waits for an event.
+ * what it forbids; every appended command waits until the host waits for an event, and those between which
+ * nothing makes an order run the last one first.
  */
 #include "emulated_entry.h"
 
@@ -8,12 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
     SYSTEM_PAGE = 4096,
     POISON = 0xCD,              /* fresh memory: a huge negative number as bf16 and as fp32 */
     NAME_BYTES = 64,
+    NS = 1000000000,
 };
 
 struct lw_ze_context { int unused; };
@@ -46,6 +49,7 @@ typedef struct command {
     bool has_matrix;
     uint8_t args[EMULATED_ARGUMENT_BYTES_MAX];
     lw_ze_event *signal;
+    bool is_ordered;                /* runs behind all before it, and before all behind it */
     const lw_ze_list *recorded;     /* the closed list that it came from; NULL: none */
 } command;
 
@@ -53,6 +57,7 @@ struct lw_ze_list {
     command *commands;
     size_t count, capacity;
     bool records, is_closed;    /* a regular list: what is appended waits for it to be run */
+    bool in_order;
     lw_ze_list *next;           /* of all immediate lists */
 };
 
@@ -368,26 +373,30 @@ static void copy_run(const command *c)
     else if (is_of_host(c->to)) memset(c->to, 0, c->bytes);
 }
 
+static bool launch_run(const command *c)
+{
+    lw_emulated.launches++;
+    emulated_settings.is_lost = lw_emulated.launches == emulated_settings.lose_at;
+    emulated_settings.is_hung = lw_emulated.launches == emulated_settings.hang_at;
+    if (emulated_settings.is_lost || emulated_settings.is_hung) return false;
+    if (emulated_settings.is_idle) return true;
+    emulated_launch launch = { .args = c->args, .workers = emulated_settings.workers,
+                               .reduce = emulated_settings.reduce,
+                               .has_matrix = c->has_matrix };
+    memcpy(launch.kernels, c->fns, sizeof launch.kernels);
+    memcpy(launch.groups, c->groups, sizeof launch.groups);
+    memcpy(launch.items, c->items, sizeof launch.items);
+    char error[256];
+    if (emulated_run(&launch, error)) return true;
+    misuse(error);
+    fprintf(stderr, "emulated device: %s\n", error);
+    return false;
+}
+
 static bool command_run(const command *c)
 {
     if (c->to != NULL) copy_run(c);
-    if (c->fns[0] != NULL && !emulated_settings.is_idle) {
-        emulated_launch launch = { .args = c->args, .workers = emulated_settings.workers,
-                                   .reduce = emulated_settings.reduce,
-                                   .has_matrix = c->has_matrix };
-        memcpy(launch.kernels, c->fns, sizeof launch.kernels);
-        memcpy(launch.groups, c->groups, sizeof launch.groups);
-        memcpy(launch.items, c->items, sizeof launch.items);
-        char error[256];
-        lw_emulated.launches++;
-        emulated_settings.is_lost = lw_emulated.launches == emulated_settings.lose_at;
-        if (emulated_settings.is_lost) return false;
-        if (!emulated_run(&launch, error)) {
-            misuse(error);
-            fprintf(stderr, "emulated device: %s\n", error);
-            return false;
-        }
-    }
+    if (c->fns[0] != NULL && !launch_run(c)) return false;
     if (c->signal != NULL) {
         if (c->signal->signaled) misuse("an event was signaled twice");
         c->signal->signaled = true;
@@ -395,15 +404,29 @@ static bool command_run(const command *c)
     return true;
 }
 
-/* Everything up to the command that signals event. */
+/* Everything up to the command that signals event, and what has no order with it. */
 static bool list_run(lw_ze_list *list, const lw_ze_event *event)
 {
     size_t done = 0;
     bool ok = true;
-    while (ok && done < list->count && !event->signaled) ok = command_run(&list->commands[done++]);
+    while (ok && done < list->count && !event->signaled) {
+        size_t end = done;
+        while (end < list->count && !list->commands[end].is_ordered) end++;
+        for (size_t at = end; ok && at > done; at--) ok = command_run(&list->commands[at - 1]);
+        if (ok && end < list->count) ok = command_run(&list->commands[end++]);
+        done = end;
+    }
     list->count -= done;
     memmove(list->commands, list->commands + done, list->count * sizeof *list->commands);
     return ok;
+}
+
+/* As long as the host would wait for a device that does nothing. */
+static lw_ze_result hang(uint64_t timeout_ns)
+{
+    const struct timespec time = { .tv_sec = (time_t)(timeout_ns / NS), .tv_nsec = (long)(timeout_ns % NS) };
+    nanosleep(&time, NULL);
+    return LW_ZE_RESULT_NOT_READY;
 }
 
 lw_ze_result zeEventHostSynchronize(lw_ze_event *event, uint64_t timeout_ns)
@@ -412,10 +435,12 @@ lw_ze_result zeEventHostSynchronize(lw_ze_event *event, uint64_t timeout_ns)
     lw_emulated.wait_ns = timeout_ns;
     CALLED();
     if (timeout_ns == UINT64_MAX) misuse("a wait without an end");
-    for (lw_ze_list *list = lists; list != NULL && !event->signaled; list = list->next) {
-        if (!list_run(list, event)) return LW_ZE_RESULT_ERROR_DEVICE_LOST;
+    for (lw_ze_list *list = lists; list != NULL && !event->signaled && !emulated_settings.is_hung;
+         list = list->next) {
+        if (!list_run(list, event) && !emulated_settings.is_hung) return LW_ZE_RESULT_ERROR_DEVICE_LOST;
     }
-    return event->signaled ? LW_ZE_RESULT_SUCCESS : LW_ZE_RESULT_NOT_READY;
+    if (event->signaled) return LW_ZE_RESULT_SUCCESS;
+    return emulated_settings.is_hung ? hang(timeout_ns) : LW_ZE_RESULT_NOT_READY;
 }
 
 lw_ze_result zeEventHostReset(lw_ze_event *event)
@@ -429,8 +454,9 @@ lw_ze_result zeEventHostReset(lw_ze_event *event)
 
 static uint32_t known_queue_flags(void)
 {
-    enum { EXPLICIT_ONLY = 1, IN_ORDER = 2 };
-    return EXPLICIT_ONLY | (emulated_settings.api_version >= EMULATED_API_VERSION(1, 7) ? IN_ORDER : 0);
+    enum { EXPLICIT_ONLY = 1 };
+    const bool has_order = emulated_settings.api_version >= EMULATED_API_VERSION(1, 7);
+    return EXPLICIT_ONLY | (has_order && !lw_emulated.refuses_order ? LW_ZE_COMMAND_QUEUE_FLAG_IN_ORDER : 0);
 }
 
 lw_ze_result zeCommandListCreateImmediate(lw_ze_context *context, lw_ze_device *device,
@@ -442,9 +468,10 @@ lw_ze_result zeCommandListCreateImmediate(lw_ze_context *context, lw_ze_device *
     if (desc->ordinal != 1 || desc->mode != LW_ZE_COMMAND_QUEUE_MODE_ASYNCHRONOUS)
         return LW_ZE_RESULT_ERROR_INVALID_ARGUMENT;
     /* Flags that a driver does not know, lists in order before 1.7 among them, are refused. */
-    if ((desc->flags & ~known_queue_flags()) != 0) return LW_ZE_RESULT_ERROR_INVALID_ARGUMENT;
+    if ((desc->flags & ~known_queue_flags()) != 0) return LW_ZE_RESULT_ERROR_INVALID_ENUMERATION;
     const lw_ze_result result = object_make(sizeof **out, (void **)out);
     if (result != LW_ZE_RESULT_SUCCESS) return result;
+    (*out)->in_order = (desc->flags & LW_ZE_COMMAND_QUEUE_FLAG_IN_ORDER) != 0;
     (*out)->next = lists;
     lists = *out;
     return LW_ZE_RESULT_SUCCESS;
@@ -456,7 +483,7 @@ lw_ze_result zeCommandListCreate(lw_ze_context *context, lw_ze_device *device, c
     CALLED();
     (void)context;
     (void)device;
-    if (desc->stype != LW_ZE_STRUCTURE_TYPE_COMMAND_LIST_DESC || desc->ordinal != 1)
+    if (desc->stype != LW_ZE_STRUCTURE_TYPE_COMMAND_LIST_DESC || desc->ordinal != 1 || desc->flags != 0)
         return LW_ZE_RESULT_ERROR_INVALID_ARGUMENT;
     const lw_ze_result result = object_make(sizeof **out, (void **)out);
     if (result == LW_ZE_RESULT_SUCCESS) (*out)->records = true;
@@ -504,7 +531,8 @@ static lw_ze_result append(lw_ze_list *list, const command *c)
         list->commands = commands;
         list->capacity = capacity;
     }
-    list->commands[list->count++] = *c;
+    list->commands[list->count] = *c;
+    list->commands[list->count++].is_ordered |= list->in_order && c->recorded == NULL;
     return LW_ZE_RESULT_SUCCESS;
 }
 
@@ -523,7 +551,7 @@ lw_ze_result zeCommandListAppendBarrier(lw_ze_list *list, lw_ze_event *signal, u
     CALLED();
     (void)waits;
     if (wait_count != 0) return LW_ZE_RESULT_ERROR_INVALID_ARGUMENT;
-    return append(list, &(command){ .signal = signal });
+    return append(list, &(command){ .signal = signal, .is_ordered = true });
 }
 
 lw_ze_result zeCommandListAppendLaunchKernel(lw_ze_list *list, lw_ze_kernel *kernel,
@@ -562,5 +590,6 @@ lw_ze_result zeCommandListImmediateAppendCommandListsExp(lw_ze_list *list, uint3
         const lw_ze_result result = append(list, &c);
         if (result != LW_ZE_RESULT_SUCCESS) return result;
     }
-    return LW_ZE_RESULT_SUCCESS;
+    /* A list in order takes what it is given as one command, whose own are ordered as they were recorded. */
+    return list->in_order ? append(list, &(command){ .is_ordered = true }) : LW_ZE_RESULT_SUCCESS;
 }

@@ -1,8 +1,10 @@
-"""The server on the emulated device: receipts over HTTP, and what clients see when the device is lost."""
+"""The server on the emulated device: receipts over HTTP, and what clients see when the device is lost or hangs."""
 import json
 import os
 import re
 import sys
+import threading
+import time
 
 import pytest
 from emulated import BINARY, KINDS, LFM, ROOT, environment, lanewise, needs_kernels, needs_loader
@@ -37,6 +39,8 @@ def test_a_server_keeps_every_law(tmp_path):
 
 # Launches: past the start, of which the server before has kept the times, and within the reply.
 LOSE_AT = "4000"
+# Past the start too, which times rounds: more of them where nothing is computed.
+HANG_AT = "60000"
 
 
 def events_of(body):
@@ -63,6 +67,31 @@ def test_a_lost_device_ends_replies_and_the_process(tmp_path):
     text = "".join(json.loads(event)["choices"][0]["text"] for event in events[:-2])
     assert text and whole.startswith(text) and text != whole
     assert code == 1 and "device lost" in server.log()
+
+
+def test_a_hung_device_is_told_of_and_given_up(tmp_path):
+    """While it is waited for, /health says so; then the request fails by name and the process leaves. Nothing is
+    computed before."""
+    value = {"prompt": "One, two, three", "max_tokens": 900, "ignore_eos": True, "temperature": 0}
+    server = start(tmp_path, "--context", "1024", "--parallel", "1", "--no-drafts", "--device-wait", "4",
+                   LW_EMULATED_IDLE="1", LW_EMULATED_HANG_AT=HANG_AT)
+    assert server.get("/health")[1]["status"] == "ok"
+    replies = []
+    asking = threading.Thread(target=lambda: replies.append(server.post("/v1/completions", value)))
+    asking.start()
+    end = time.monotonic() + served.SECONDS
+    health = 200, {"status": "ok"}
+    while health[0] == 200 and time.monotonic() < end:
+        time.sleep(0.1)
+        health = server.get("/health")
+    asking.join(served.SECONDS)
+    code = server.process.wait(served.SECONDS)
+    server.stop()
+    assert health[0] == 503 and health[1]["status"] == "stalled", health
+    (status, body), = replies
+    assert status == 503 and body["error"]["code"] == "device_lost", body
+    assert "did not finish in 4 s" in body["error"]["message"]
+    assert code == 1 and "did not finish in 4 s" in server.log()
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -35,18 +35,17 @@ void lw__xpu_facts(const lw_device *device, lw_fact_taker *take, void *context)
 {
     const lw_xpu_info *info = &device->info;
     char text[64];
-    uint32_t version;
     snprintf(text, sizeof text, "%04x:%04x", info->vendor_id, info->device_id);
     take(context, "pci id", text);
     snprintf(text, sizeof text, "0x%08x", info->driver_version);
     take(context, "driver", text);
-    if (device->ze.zeDriverGetApiVersion != NULL &&
-        device->ze.zeDriverGetApiVersion(info->driver, &version) == LW_ZE_RESULT_SUCCESS) {
-        snprintf(text, sizeof text, "%u.%u", version >> 16, version & 0xFFFF);
+    if (info->api_version != 0) {
+        snprintf(text, sizeof text, "%u.%u", info->api_version >> 16, info->api_version & 0xFFFF);
         take(context, "level zero", text);
     }
     take(context, "dpas", info->has_dpas ? "yes" : "no");
     take(context, "kernels", kernels_text(device));
+    take(context, "in order", device->in_order ? "yes" : "no");
     take(context, "replay", device->replays ? "yes" : "no");
     spills_tell(device, take, context);
 }

@@ -83,9 +83,12 @@ static lw_status driver_read(const lw_ze *ze, lw_ze_driver *driver, lw_xpu_list 
 {
     lw_ze_device *devices[LW_XPU_DEVICES_MAX];
     lw_ze_driver_properties driver_properties = { .stype = LW_ZE_STRUCTURE_TYPE_DRIVER_PROPERTIES };
-    uint32_t count = 0;
+    uint32_t count = 0, api_version = 0;
     lw_ze_result result = ze->zeDriverGetProperties(driver, &driver_properties);
     if (result != LW_ZE_RESULT_SUCCESS) return lw_ze_fail(d, result, "the properties of a driver");
+    if (ze->zeDriverGetApiVersion != NULL &&
+        ze->zeDriverGetApiVersion(driver, &api_version) != LW_ZE_RESULT_SUCCESS)
+        api_version = 0;
     result = ze->zeDeviceGet(driver, &count, NULL);
     count = at_most(count, LW_XPU_DEVICES_MAX);
     if (result == LW_ZE_RESULT_SUCCESS && count > 0) result = ze->zeDeviceGet(driver, &count, devices);
@@ -97,7 +100,7 @@ static lw_status driver_read(const lw_ze *ze, lw_ze_driver *driver, lw_xpu_list 
         if (properties.type != LW_ZE_DEVICE_TYPE_GPU) continue;
         lw_xpu_info *info = &list->devices[list->count];
         *info = (lw_xpu_info){ .driver = driver, .device = devices[i],
-                                .driver_version = driver_properties.version };
+                                .driver_version = driver_properties.version, .api_version = api_version };
         const lw_status status = device_read(ze, info, &properties, d);
         if (status != LW_OK) return status;
         list->count++;

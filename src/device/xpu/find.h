@@ -15,6 +15,7 @@ typedef struct lw_xpu_info {
     char pci[LW_XPU_PCI_BYTES];          /* "0000:03:00.0"; "" where the loader does not tell */
     uint8_t uuid[LW_ZE_MAX_DEVICE_UUID_SIZE];
     uint32_t driver_version, vendor_id, device_id;
+    uint32_t api_version;                /* of the specification, major << 16 | minor; 0: it is not told */
     bool integrated;
     bool has_dpas;                       /* 16 lanes wide, which no device is whose sub-groups can be 8 */
     uint64_t memory_bytes;               /* of all its memories */

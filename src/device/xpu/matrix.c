@@ -175,6 +175,30 @@ static size_t scale_bytes(const lw_xpu_matrix *m)
     return (m->scale_type == LW_XPU_SCALE_FP32 ? sizeof(float) : sizeof(uint16_t)) * (m->has_bias ? 2 : 1);
 }
 
+static lw_xpu_matrix matrix_of(const lw_weight *w)
+{
+    lw_xpu_matrix m = { .rows = w->rows, .cols = w->cols, .map = forms[form_of(w)].kernel_map,
+                        .bits = w->code_bits, .group = cut_of(w), .scale_type = scale_type_of(w) };
+    m.groups = lw__xpu_matrix_groups(w);
+    const size_t usual = size_div_up(LW_XPU_SLICE_COLS, m.group);
+    m.slice_groups = (uint32_t)size_max(usual, size_div_up(m.groups, LW_XPU_SLICES_MAX));
+    m.slices = (uint32_t)size_div_up(m.groups, m.slice_groups);
+    m.has_bias = w->group != 0 && w->has_bias;
+    m.bias_per_scale = w->group == 0 || w->has_bias ? 0.0f : w->bias_per_scale;
+    m.is_offset = lw__xpu_matrix_sums_group(w) != 0;
+    return m;
+}
+
+static size_t block_words_bytes(const lw_xpu_matrix *m)
+{
+    return (size_t)m->groups * m->group * m->bits / WORD_BITS * LW_XPU_LANES * sizeof(uint32_t);
+}
+
+static size_t block_scales_bytes(const lw_xpu_matrix *m)
+{
+    return (size_t)m->groups * LW_XPU_LANES * scale_bytes(m);
+}
+
 static lw_status globals_check(const lw_weight *w, lw_diag *d)
 {
     for (uint32_t i = 0; i < w->stack_count; i++) {
@@ -220,6 +244,12 @@ lw_status lw__xpu_matrix_check(const lw_weight *w, lw_diag *d)
                        "%s is %s: the xpu device wants groups of a multiple of %u columns", w->name, format,
                        codes_unit(w->code_bits));
     }
+    const lw_xpu_matrix m = matrix_of(w);
+    if (block_words_bytes(&m) + block_scales_bytes(&m) > LW_XPU_STAGING_BYTES) {
+        return lw_fail(d, LW_UNSUPPORTED,
+                       "%s is %s with %u columns: the xpu device has rows of up to %d KiB", w->name, format,
+                       w->cols, LW_XPU_STAGING_BYTES / LW_XPU_LANES >> 10);
+    }
     return globals_check(w, d);
 }
 
@@ -241,21 +271,7 @@ lw_status lw__xpu_table_check(const lw_weight *w, lw_diag *d)
 
 /* ---- repacking ---- */
 
-static lw_xpu_matrix matrix_of(const lw_weight *w)
-{
-    lw_xpu_matrix m = { .rows = w->rows, .cols = w->cols, .map = forms[form_of(w)].kernel_map,
-                        .bits = w->code_bits, .group = cut_of(w), .scale_type = scale_type_of(w) };
-    m.groups = lw__xpu_matrix_groups(w);
-    const size_t usual = size_div_up(LW_XPU_SLICE_COLS, m.group);
-    m.slice_groups = (uint32_t)size_max(usual, size_div_up(m.groups, LW_XPU_SLICES_MAX));
-    m.slices = (uint32_t)size_div_up(m.groups, m.slice_groups);
-    m.has_bias = w->group != 0 && w->has_bias;
-    m.bias_per_scale = w->group == 0 || w->has_bias ? 0.0f : w->bias_per_scale;
-    m.is_offset = lw__xpu_matrix_sums_group(w) != 0;
-    return m;
-}
-
-/* Host memory of one block: its words, then its scales; and one row of the checkpoint to unpack into. */
+/* Blocks in the staging ring, words before scales; and one row of the checkpoint to unpack into. */
 typedef struct block {
     uint32_t *words;
     uint8_t *scales;
@@ -270,21 +286,19 @@ typedef struct block {
 
 static bool block_make(block *b, const lw_weight *w, const lw_xpu_matrix *m, lw_arena *arena)
 {
-    const size_t padded = (size_t)m->groups * m->group, words = padded * m->bits / WORD_BITS * LW_XPU_LANES;
+    const size_t padded = (size_t)m->groups * m->group;
     const size_t scale_groups = (size_t)lw_weight_groups(w) + 1;
     b->padding = padded - m->cols;
-    b->words_bytes = words * sizeof *b->words;
-    b->scales_bytes = (size_t)m->groups * LW_XPU_LANES * scale_bytes(m);
-    b->words = lw_arena_take_array(arena, words, sizeof *b->words);
-    b->scales = lw_arena_take_array(arena, b->scales_bytes + 1, 1);
+    b->words_bytes = block_words_bytes(m);
+    b->scales_bytes = block_scales_bytes(m);
     b->codes = lw_arena_take_array(arena, padded, sizeof *b->codes);
     b->high = lw_arena_take_array(arena, m->group, sizeof *b->high);
     b->codes16 = lw_arena_take_array(arena, m->cols, sizeof *b->codes16);
     b->codes8 = lw_arena_take_array(arena, m->cols, sizeof *b->codes8);
     b->row_scales = lw_arena_take_array(arena, scale_groups, sizeof *b->row_scales);
     b->row_biases = lw_arena_take_array(arena, scale_groups, sizeof *b->row_biases);
-    return b->words != NULL && b->scales != NULL && b->codes != NULL && b->high != NULL &&
-           b->codes16 != NULL && b->codes8 != NULL && b->row_scales != NULL && b->row_biases != NULL;
+    return b->codes != NULL && b->high != NULL && b->codes16 != NULL && b->codes8 != NULL &&
+           b->row_scales != NULL && b->row_biases != NULL;
 }
 
 static void row_read(block *b, const lw_weight *w, uint32_t member, uint32_t row)
@@ -393,7 +407,7 @@ static lw_status memory_make(lw_device *device, const lw_weight *w, const block 
     const size_t blocks = size_div_up(w->rows, LW_XPU_LANES);
     size_t words, scales, bytes;
     m->words_bytes = blocks * b->words_bytes;
-    m->scales_bytes = size_round_up(blocks * b->scales_bytes, sizeof(float));
+    m->scales_bytes = blocks * b->scales_bytes;
     if (!size_mul(m->words_bytes, w->stack_count, &words) ||
         !size_mul(m->scales_bytes, w->stack_count, &scales))
         return lw_fail(d, LW_NO_ROOM, "its size does not fit this machine");
@@ -406,6 +420,30 @@ static lw_status memory_make(lw_device *device, const lw_weight *w, const block 
     return status;
 }
 
+/* The next blocks, as many as one half of the staging ring holds: repacked there, then one copy of their
+ * words and one of their scales, which lie behind each other on the device too. *count: how many. */
+static lw_status blocks_load(lw_device *device, const lw_weight *w, const lw_xpu_weight *out, block *b,
+                             size_t first, size_t *count, lw_diag *d)
+{
+    const size_t each = b->words_bytes + b->scales_bytes;
+    uint8_t *staged = NULL;
+    *count = size_min(*count, LW_XPU_STAGING_BYTES / each);
+    lw_status status = lw__xpu_stage(device, *count * each, &staged, d);
+    if (status != LW_OK) return status;
+    uint8_t *words = staged, *scales = staged + *count * b->words_bytes;
+    for (size_t i = 0; status == LW_OK && i < *count; i++) {
+        b->words = (uint32_t *)(void *)(words + i * b->words_bytes);
+        b->scales = scales + i * b->scales_bytes;
+        status = block_fill(b, w, &out->matrix, first + i, d);
+    }
+    const lw_xpu_matrix *m = &out->matrix;
+    uint8_t *to = out->memory.at + first * b->words_bytes;
+    if (status == LW_OK) status = lw__xpu_stage_copy(device, to, words, *count * b->words_bytes, d);
+    if (status != LW_OK || b->scales_bytes == 0) return status;
+    to = out->memory.at + w->stack_count * m->words_bytes + first * b->scales_bytes;
+    return lw__xpu_stage_copy(device, to, scales, *count * b->scales_bytes, d);
+}
+
 lw_status lw__xpu_matrix_load(lw_device *device, const lw_weight *w, lw_xpu_weight *out, lw_arena *arena,
                               lw_diag *d)
 {
@@ -416,16 +454,10 @@ lw_status lw__xpu_matrix_load(lw_device *device, const lw_weight *w, lw_xpu_weig
     if (!block_make(&b, w, m, arena)) return lw_fail(d, LW_NO_ROOM, "no memory to repack it");
     lw_status status = memory_make(device, w, &b, out, d);
     if (status == LW_OK) status = tail_load(device, w, m, arena, d);
-    const size_t blocks = size_div_up(w->rows, LW_XPU_LANES), all = blocks * w->stack_count;
-    for (size_t i = 0; status == LW_OK && i < all; i++) {
-        const size_t member = i / blocks, index = i % blocks;
-        uint8_t *words = out->memory.at + member * m->words_bytes + index * b.words_bytes;
-        uint8_t *scales = out->memory.at + w->stack_count * m->words_bytes + member * m->scales_bytes
-            + index * b.scales_bytes;
-        status = block_fill(&b, w, m, i, d);
-        if (status == LW_OK) status = lw__xpu_upload(device, words, b.words, b.words_bytes, d);
-        if (status == LW_OK && b.scales_bytes > 0)
-            status = lw__xpu_upload(device, scales, b.scales, b.scales_bytes, d);
+    const size_t all = size_div_up(w->rows, LW_XPU_LANES) * w->stack_count;
+    for (size_t at = 0, count = all; status == LW_OK && at < all; at += count) {
+        count = all - at;
+        status = blocks_load(device, w, out, &b, at, &count, d);
     }
     return status;
 }

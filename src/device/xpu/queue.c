@@ -1,5 +1,6 @@
-/* Context, memory and command list of one device; see queue.h. Loaders before specification 1.7 have neither
- * in-order lists nor a wait for a list, so order comes from barriers and waiting from events.
+/* Context, memory and command list of one device; see queue.h. Drivers before specification 1.7 have no lists
+ * in order: there barriers make it. Waiting is by events everywhere: a wait for a list would be one for all
+ * that was appended, while a submission that is waited for may have another behind it.
  */
 #include "device/xpu/queue.h"
 
@@ -11,8 +12,8 @@
 enum {
     QUEUE_GROUPS_MAX = 16,
     ALIGN_BYTES = 64,
-    WAIT_SECONDS_MAX = 120, /* of the longest forward: a device that takes longer is hung */
-    WAIT_SECONDS_LOST = 1,  /* for what a lost one may still run, before memory is freed under it */
+    API_IN_ORDER = 1 << 16 | 7, /* the specification's version that has lists in order */
+    WAIT_S_LOST = 1,            /* for what a lost one may still run, before memory is freed under it */
 };
 
 /* The group of queues that compute; the specification lets it stand anywhere. */
@@ -60,15 +61,25 @@ static lw_status events_make(lw_device *device, lw_diag *d)
     return LW_OK;
 }
 
+/* In order, where the driver's version has that. An older loader's layers may still refuse the flag, which
+ * they do not know. */
 static lw_status list_make(lw_device *device, lw_diag *d)
 {
     lw_ze_queue_desc desc = { .stype = LW_ZE_STRUCTURE_TYPE_COMMAND_QUEUE_DESC,
                               .mode = LW_ZE_COMMAND_QUEUE_MODE_ASYNCHRONOUS };
     const lw_status status = compute_group(device, &desc.ordinal, d);
     if (status != LW_OK) return status;
-    const lw_ze_result result =
-        device->ze.zeCommandListCreateImmediate(device->context, device->info.device, &desc, &device->list);
     device->ordinal = desc.ordinal;
+    device->in_order = device->info.api_version >= API_IN_ORDER && !device->off[LW_XPU_SWITCH_in_order];
+    desc.flags = device->in_order ? LW_ZE_COMMAND_QUEUE_FLAG_IN_ORDER : 0;
+    const lw_ze *ze = &device->ze;
+    lw_ze_result result =
+        ze->zeCommandListCreateImmediate(device->context, device->info.device, &desc, &device->list);
+    if (device->in_order && result == LW_ZE_RESULT_ERROR_INVALID_ENUMERATION) {
+        device->in_order = false;
+        desc.flags = 0;
+        result = ze->zeCommandListCreateImmediate(device->context, device->info.device, &desc, &device->list);
+    }
     if (result == LW_ZE_RESULT_SUCCESS) return LW_OK;
     device->list = NULL;
     return lw_ze_fail(d, result, "a command list on %s", device->info.name);
@@ -168,6 +179,7 @@ void lw__xpu_free(lw_device *device, lw_xpu_memory *memory)
 lw_status lw__xpu_barrier(lw_device *device, lw_ze_list *list, lw_ze_event *event, lw_diag *d)
 {
     lw_ze_result result = LW_ZE_RESULT_SUCCESS;
+    if (event == NULL && device->in_order && list == device->list) return LW_OK;
     if (event != NULL) result = device->ze.zeEventHostReset(event);
     if (result == LW_ZE_RESULT_SUCCESS)
         result = device->ze.zeCommandListAppendBarrier(list, event, 0, NULL);
@@ -180,11 +192,16 @@ lw_status lw__xpu_barrier(lw_device *device, lw_ze_list *list, lw_ze_event *even
  * lost. */
 static lw_status event_wait(lw_device *device, lw_ze_event *event, lw_diag *d)
 {
-    const uint64_t seconds = device->is_lost ? WAIT_SECONDS_LOST : WAIT_SECONDS_MAX;
+    const uint64_t seconds = device->is_lost ? WAIT_S_LOST : device->wait_s;
     const lw_ze_result result = device->ze.zeEventHostSynchronize(event, seconds * UINT64_C(1000000000));
     if (result == LW_ZE_RESULT_SUCCESS) return LW_OK;
     device->is_lost = true;
-    (void)lw_ze_fail(d, result, "waiting for %s, %d s at most", device->info.name, (int)seconds);
+    if (result == LW_ZE_RESULT_NOT_READY) {
+        return lw_fail(d, LW_DEVICE_LOST,
+                       "waiting for %s: it did not finish in %d s: it hangs, or is too slow for so many rows "
+                       "at once (a smaller --chunk makes them fewer)", device->info.name, (int)seconds);
+    }
+    (void)lw_ze_fail(d, result, "waiting for %s", device->info.name);
     return LW_DEVICE_LOST;
 }
 
@@ -195,15 +212,21 @@ lw_status lw__xpu_lost(const lw_device *device, lw_diag *d)
                    device->info.name);
 }
 
-lw_status lw__xpu_copy(lw_device *device, void *to, const void *from, size_t bytes, lw_diag *d)
+static lw_status copy_append(lw_device *device, void *to, const void *from, size_t bytes, lw_diag *d)
 {
     const lw_status status = lw__xpu_lost(device, d);
     if (status != LW_OK) return status;
     const lw_ze_result result =
         device->ze.zeCommandListAppendMemoryCopy(device->list, to, from, bytes, NULL, 0, NULL);
     device->counts.commands++;
-    if (result == LW_ZE_RESULT_SUCCESS) return lw__xpu_barrier(device, device->list, NULL, d);
+    if (result == LW_ZE_RESULT_SUCCESS) return LW_OK;
     return lw_ze_fail(d, result, "a copy of %zu bytes on %s", bytes, device->info.name);
+}
+
+lw_status lw__xpu_copy(lw_device *device, void *to, const void *from, size_t bytes, lw_diag *d)
+{
+    const lw_status status = copy_append(device, to, from, bytes, d);
+    return status == LW_OK ? lw__xpu_barrier(device, device->list, NULL, d) : status;
 }
 
 /* Once all that was appended is done. */
@@ -241,9 +264,9 @@ lw_status lw__xpu_mark_wait(lw_device *device, uint32_t mark, lw_diag *d)
     return status;
 }
 
-/* Room for bytes in the half of the staging memory that is being filled; where it is full, in the other one,
- * once the copies from there are done. */
-static lw_status staging_take(lw_device *device, size_t bytes, uint8_t **at, lw_diag *d)
+/* Room in the half of the staging memory that is being filled; where it is full, in the other one, once the
+ * copies from there are done. */
+lw_status lw__xpu_stage(lw_device *device, size_t bytes, uint8_t **at, lw_diag *d)
 {
     LW_ASSERT(bytes <= LW_XPU_STAGING_BYTES);
     device->staged_mark = LW_XPU_MARKS;
@@ -263,19 +286,26 @@ static lw_status staging_take(lw_device *device, size_t bytes, uint8_t **at, lw_
     return LW_OK;
 }
 
+lw_status lw__xpu_stage_copy(lw_device *device, void *to, const uint8_t *from, size_t bytes, lw_diag *d)
+{
+    LW_ASSERT(from >= device->staging);
+    LW_ASSERT(from + bytes <= device->staging + (size_t)LW_XPU_STAGING_HALVES * LW_XPU_STAGING_BYTES);
+    return copy_append(device, to, from, bytes, d);
+}
+
 lw_status lw__xpu_upload(lw_device *device, void *to, const void *from, size_t bytes, lw_diag *d)
 {
     for (size_t done = 0; done < bytes;) {
         const size_t count = size_min(bytes - done, LW_XPU_STAGING_BYTES);
         uint8_t *staged = NULL;
-        lw_status status = staging_take(device, count, &staged, d);
+        lw_status status = lw__xpu_stage(device, count, &staged, d);
         if (status != LW_OK) return status;
         memcpy(staged, (const uint8_t *)from + done, count);
-        status = lw__xpu_copy(device, (uint8_t *)to + done, staged, count, d);
+        status = copy_append(device, (uint8_t *)to + done, staged, count, d);
         if (status != LW_OK) return status;
         done += count;
     }
-    return LW_OK;
+    return lw__xpu_barrier(device, device->list, NULL, d);
 }
 
 lw_status lw__xpu_download(lw_device *device, void *to, const void *from, size_t bytes, lw_diag *d)
@@ -283,8 +313,8 @@ lw_status lw__xpu_download(lw_device *device, void *to, const void *from, size_t
     for (size_t done = 0; done < bytes;) {
         const size_t count = size_min(bytes - done, LW_XPU_STAGING_BYTES);
         uint8_t *staged = NULL;
-        lw_status status = staging_take(device, count, &staged, d);
-        if (status == LW_OK) status = lw__xpu_copy(device, staged, (const uint8_t *)from + done, count, d);
+        lw_status status = lw__xpu_stage(device, count, &staged, d);
+        if (status == LW_OK) status = copy_append(device, staged, (const uint8_t *)from + done, count, d);
         if (status == LW_OK) status = lw__xpu_sync(device, d);
         if (status != LW_OK) return status;
         memcpy((uint8_t *)to + done, staged, count);

@@ -1,5 +1,6 @@
 /* An opened xpu device: one context, one immediate command list, the memory behind it and its kernels. What
- * is appended runs in order, since each append waits for the one before it. Owned by the device's thread.
+ * is appended runs in order: the list's own where it has one, else that of barriers. Owned by the device's
+ * thread.
  */
 #ifndef LW_DEVICE_XPU_QUEUE_H
 #define LW_DEVICE_XPU_QUEUE_H
@@ -47,6 +48,8 @@ struct lw_device {
     char *images;                        /* the folder of kept images; NULL: none */
     lw_ze_context *context;
     lw_ze_list *list;
+    bool in_order;                       /* of itself: no barrier stands between its commands */
+    uint32_t wait_s;                     /* the longest wait; a device that takes longer is lost */
     uint32_t ordinal;                    /* of the queues that the list belongs to */
     lw_ze_event_pool *pool;
     lw_ze_event *events[LW_XPU_EVENTS];  /* of the staging halves, of lw__xpu_sync, of the marks */
@@ -91,6 +94,12 @@ lw_status lw__xpu_download(lw_device *device, void *to, const void *from, size_t
     LW_MUST_USE;
 /* The host's side of a copy, if any, is memory of lw__xpu_host_alloc. */
 lw_status lw__xpu_copy(lw_device *device, void *to, const void *from, size_t bytes, lw_diag *d) LW_MUST_USE;
+
+/* Memory of the staging ring for the caller to fill, LW_XPU_STAGING_BYTES at most, and a copy out of it.
+ * Copies have no order among themselves until lw__xpu_sync: for loading, where none overlap. */
+lw_status lw__xpu_stage(lw_device *device, size_t bytes, uint8_t **at, lw_diag *d) LW_MUST_USE;
+lw_status lw__xpu_stage_copy(lw_device *device, void *to, const uint8_t *from, size_t bytes, lw_diag *d)
+    LW_MUST_USE;
 
 /* What comes after on list waits for what came before; signals event (NULL: none) when that is done. */
 lw_status lw__xpu_barrier(lw_device *device, lw_ze_list *list, lw_ze_event *event, lw_diag *d) LW_MUST_USE;

@@ -11,7 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { EXEC_BYTES_MAX = 1 << 30 };
+enum {
+    EXEC_BYTES_MAX = 1 << 30,
+    WAIT_S_USUAL = 120, /* for the longest forward: a device that takes longer is hung */
+};
 
 /* ---- the device ---- */
 
@@ -90,6 +93,7 @@ static lw_status xpu_open(const lw_device_options *options, lw_device **out, lw_
     if (status == LW_OK) status = path_keep(options->xpu_images, &device->images, d);
     for (uint32_t i = LW_XPU_SWITCH_sums; i < LW_XPU_SWITCH_COUNT; i++) device->off[i] = options->fusions_off;
     if (status == LW_OK) status = switches_read(device, options->without, d);
+    device->wait_s = options->wait_s != 0 ? options->wait_s : WAIT_S_USUAL;
     if (status == LW_OK) status = device_choose(device, options->which, d);
     if (status == LW_OK) status = sub_groups_check(&device->info, d);
     if (status == LW_OK) status = lw__xpu_queue_open(device, d);
@@ -142,6 +146,11 @@ static uint64_t xpu_free_bytes(const lw_device *device)
     uint64_t free_bytes = 0;
     if (!lw_xpu_sysman_free(&device->ze, device->info.uuid, &free_bytes)) return left;
     return free_bytes < left ? free_bytes : left;
+}
+
+static uint32_t xpu_wait_s(const lw_device *device)
+{
+    return device->wait_s;
 }
 
 static void xpu_read_counts(const lw_device *device, lw_device_counts *counts)
@@ -489,6 +498,7 @@ const lw_device_table lw_device_xpu = {
     .facts = lw__xpu_facts,
     .free_bytes = xpu_free_bytes,
     .goes_ahead = xpu_goes_ahead,
+    .wait_s = xpu_wait_s,
     .read_counts = xpu_read_counts,
     .page_bytes = xpu_page_bytes,
     .scratch_bytes = xpu_scratch_bytes,

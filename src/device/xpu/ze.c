@@ -26,6 +26,7 @@ static const result_text result_texts[] = {
     { LW_ZE_RESULT_ERROR_UNSUPPORTED_FEATURE, LW_UNSUPPORTED, "unsupported feature" },
     { LW_ZE_RESULT_ERROR_INVALID_ARGUMENT, LW_UNSUPPORTED, "invalid argument" },
     { LW_ZE_RESULT_ERROR_UNSUPPORTED_SIZE, LW_NO_ROOM, "size not supported" },
+    { LW_ZE_RESULT_ERROR_INVALID_ENUMERATION, LW_UNSUPPORTED, "a flag that it does not know" },
     { LW_ZE_RESULT_ERROR_INVALID_NATIVE_BINARY, LW_UNSUPPORTED, "the module is for another device" },
     { LW_ZE_RESULT_ERROR_INVALID_KERNEL_NAME, LW_UNSUPPORTED, "no kernel of this name" },
 };
