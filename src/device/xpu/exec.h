@@ -87,7 +87,8 @@ struct lw_exec {
     uint32_t entry, wanted_count;
     uint32_t span_count, span_rows_max;  /* runs of one lane's rows; rows of the longest */
     uint32_t summed_value, summed_group; /* whose groups sums holds; LW_NONE: nobody's */
-    uint32_t sorted_route;               /* whose vectors expert_order holds; LW_NONE: nobody's */
+    uint32_t sorted_route, sorted_rows;  /* whose vectors expert_order holds, and rows of a tile; LW_NONE:
+                                            nobody's */
     bool takes_drawn;                    /* some of its tokens are the batch before's */
     lw_ticket submitted, waited;
     lw_chain_walk walk;

@@ -12,7 +12,7 @@ typedef struct lw_xpu_route_args {
     float scale;
 } lw_xpu_route_args;
 
-/* Vectors (row * top + slot) in order of their experts, cut into tiles of up to LW_XPU_ROWS of one expert. */
+/* Vectors (row * top + slot) in order of their experts, cut into tiles of up to tile_rows of one expert. */
 typedef struct lw_xpu_tile {
     lw_xpu_u32 member, first, count;
 } lw_xpu_tile;
@@ -25,7 +25,7 @@ typedef struct lw_xpu_sorted {
 typedef struct lw_xpu_sort_args {
     lw_xpu_sorted to;
     lw_xpu_u64 route;
-    lw_xpu_u32 route_stride, top, vectors, members;
+    lw_xpu_u32 route_stride, top, vectors, members, tile_rows;
 } lw_xpu_sort_args;
 
 /* linear.rows counts vectors of y; those of a row share its x, or each has its own. */

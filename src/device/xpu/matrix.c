@@ -16,11 +16,21 @@ enum { DENSE_GROUP = 64, PIECE = 128, WORD_BITS = 32, TABLE_COUNT = 16 };
 
 enum { PASSES_MAX = 3 };
 
-/* Rows of a pass, in the common set and in that for DPAS, and from how many on it is taken: a panel, which
- * all forms share, where three quarters of it are full. Only single linears have the last one. */
-static const struct { uint32_t least, rows; } passes[2][PASSES_MAX] = {
-    { { 1, 1 }, { 2, LW_XPU_ROWS }, { LW_XPU_PANEL / 4 * 3, LW_XPU_PANEL } },
-    { { 1, 1 }, { 2, LW_XPU_ROWS }, { LW_XPU_ROWS + 1, LW_XPU_ROWS_MANY } },
+/* Rows of a pass, in the common set and in that for DPAS, and from how many on it is taken. A panel, which
+ * all forms share, costs what its sixteens of rows do, and one more for decoding: linears, whose launches
+ * should fill a GPU, take it where it is half full, experts, of which each has panels, at a sixteen. Linears
+ * that share a launch lack it. */
+typedef struct pass_rows {
+    uint32_t least, rows;
+} pass_rows;
+static const pass_rows linear_passes[PASSES_MAX] = {
+    { 1, 1 }, { 2, LW_XPU_ROWS }, { LW_XPU_PANEL / 2, LW_XPU_PANEL }
+};
+static const pass_rows expert_passes[PASSES_MAX] = {
+    { 1, 1 }, { 2, LW_XPU_ROWS }, { LW_XPU_LANES, LW_XPU_PANEL }
+};
+static const pass_rows dpas_passes[PASSES_MAX] = {
+    { 1, 1 }, { 2, LW_XPU_ROWS }, { LW_XPU_ROWS + 1, LW_XPU_ROWS_MANY }
 };
 
 typedef struct form_kernels {
@@ -41,7 +51,9 @@ static const form_kernels forms[] = {
       .kernels = { [LW_XPU_PRODUCT_LINEAR] = { LW_XPU_KERNEL_linear_##name, \
                                                LW_XPU_KERNEL_linear_##name##_rows, \
                                                LW_XPU_KERNEL_linear_panel }, \
-                   [LW_XPU_PRODUCT_EXPERT] = PASSES(expert_##name) } },
+                   [LW_XPU_PRODUCT_EXPERT] = { LW_XPU_KERNEL_expert_##name, \
+                                               LW_XPU_KERNEL_expert_##name##_rows, \
+                                               LW_XPU_KERNEL_expert_panel } } },
 #include "device/xpu/forms.list"
 #undef LW_XPU_FORM
 };
@@ -61,7 +73,7 @@ static const form_kernels dpas_forms[] = {
 #define LW_XPU_FORM(name, code_map, code_bits) \
     { .map = LW_MAP_##code_map, .bits = code_bits, \
       .kernels = { [LW_XPU_PRODUCT_LINEAR] = DPAS_PASSES(linear_##name), \
-                   [LW_XPU_PRODUCT_EXPERT] = PASSES(dpas_expert_##name) } },
+                   [LW_XPU_PRODUCT_EXPERT] = DPAS_PASSES(expert_##name) } },
 #include "device/xpu/dpas_forms.list"
 #undef LW_XPU_FORM
 };
@@ -112,10 +124,12 @@ lw_xpu_pass lw__xpu_pass(const lw_device *device, const lw_weight *w, lw_xpu_pro
     const bool is_dpas = is_read_by_dpas(device, w);
     const bool is_fused = product == LW_XPU_PRODUCT_LINEARS || product == LW_XPU_PRODUCT_SWIGLU;
     const lw_xpu_kernel *kernels = form_in_set(w, is_fused, is_dpas)->kernels[product];
+    const pass_rows *passes = is_dpas ? dpas_passes
+        : product == LW_XPU_PRODUCT_EXPERT ? expert_passes : linear_passes;
     uint32_t last = 0;
-    while (last + 1 < PASSES_MAX && rows >= passes[is_dpas][last + 1].least) last++;
-    LW_ASSERT(last + 1 < PASSES_MAX || product == LW_XPU_PRODUCT_LINEAR);
-    return (lw_xpu_pass){ kernels[last], passes[is_dpas][last].rows };
+    while (last + 1 < PASSES_MAX && rows >= passes[last + 1].least) last++;
+    LW_ASSERT(last + 1 < PASSES_MAX || !is_fused);
+    return (lw_xpu_pass){ kernels[last], passes[last].rows };
 }
 
 /* Bits of a code in its low plane; the rest are in the high one. */

@@ -38,9 +38,9 @@ typedef struct lw_xpu_pass {
     uint32_t rows;
 } lw_xpu_pass;
 
-/* What multiplies so many rows by a weight that was checked; all but single linears ask for LW_XPU_ROWS at
- * most where single ones have passes of more. Which set of kernels it is from depends on device and weight
- * alone, so that a row's sums are the same in every pass. */
+/* What multiplies so many rows, of experts those that one meets on average, by a weight that was checked;
+ * linears that share a launch ask for LW_XPU_ROWS at most where single ones have passes of more. Which set of
+ * kernels it is from depends on device and weight alone, so that a row's sums are the same in every pass. */
 lw_xpu_pass lw__xpu_pass(const lw_device *device, const lw_weight *w, lw_xpu_product product, uint32_t rows);
 
 #endif

@@ -2,7 +2,6 @@
  * two).
  */
 #include "device/xpu/run.h"
-#include "device/xpu/matrix.h"
 
 #include "base/float16.h"
 
@@ -73,12 +72,8 @@ static lw_status run_linear(op_run *run, lw_diag *d)
     args.rows = run->rows;
     const lw_weight *stored = &exec->plan->weights[run->op->weights[0].index];
     const lw_xpu_pass pass = lw__xpu_pass(exec->device, stored, LW_XPU_PRODUCT_LINEAR, run->rows);
-    const uint32_t groups_y = (uint32_t)size_div_up(run->rows, pass.rows);
-    lw_xpu_launch launch = { .kernel = pass.kernel,
-                             .items_x = LW_XPU_LANES, .items_y = args.weight.slices,
-                             .groups_x = lw__xpu_blocks(&args.weight), .groups_y = groups_y };
-    if (pass.kernel == LW_XPU_KERNEL_linear_panel)
-        launch = lw__xpu_panels(LW_XPU_KERNEL_linear_panel, &args.weight, groups_y);
+    lw_xpu_launch launch =
+        lw__xpu_product_launch(pass, &args.weight, (uint32_t)size_div_up(run->rows, pass.rows));
     launch.args = &args;
     launch.args_bytes = sizeof args;
     return lw__xpu_launch(exec->device, &launch, d);

@@ -3,7 +3,7 @@
 #define LW_DEVICE_XPU_RUN_H
 
 #include "base/size.h"
-#include "device/xpu/exec.h"
+#include "device/xpu/matrix.h"
 
 typedef struct op_run {
     lw_exec *exec;
@@ -50,13 +50,16 @@ static inline uint32_t lw__xpu_blocks(const lw_xpu_matrix *matrix)
     return (uint32_t)size_div_up(matrix->rows, LW_XPU_LANES);
 }
 
-/* All of a launch but its arguments. */
-static inline lw_xpu_launch lw__xpu_panels(lw_xpu_kernel kernel, const lw_xpu_matrix *matrix, uint32_t panels)
+/* So many passes over a matrix: all of their launch but its arguments. */
+static inline lw_xpu_launch lw__xpu_product_launch(lw_xpu_pass pass, const lw_xpu_matrix *matrix,
+                                                   uint32_t passes)
 {
     enum { PARTS = LW_XPU_PANEL / LW_XPU_LANES };
-    return (lw_xpu_launch){ .kernel = kernel, .items_x = LW_XPU_LANES, .items_y = PARTS * PARTS,
-                            .groups_x = (uint32_t)size_div_up(matrix->rows, LW_XPU_PANEL),
-                            .groups_y = panels };
+    const bool is_panel = pass.rows == LW_XPU_PANEL;
+    const size_t cols = is_panel ? LW_XPU_PANEL : LW_XPU_LANES;
+    return (lw_xpu_launch){ .kernel = pass.kernel, .items_x = LW_XPU_LANES,
+                            .items_y = is_panel ? PARTS * PARTS : matrix->slices,
+                            .groups_x = (uint32_t)size_div_up(matrix->rows, cols), .groups_y = passes };
 }
 
 static inline const lw_value *value_of(const lw_exec *exec, lw_ref x)

@@ -2,19 +2,16 @@
  * that the host never waits to learn who chose whom.
  */
 #include "device/xpu/run.h"
-#include "device/xpu/matrix.h"
 
 _Static_assert((int)LW_XPU_TOP_MAX == (int)LW_TOP_MAX, "a row's experts have an item each");
 _Static_assert((int)LW_XPU_TOP_MAX <= (int)LW_XPU_TILE, "a router's groups have an item each");
 
-/* Where an expert meets fewer rows than this on average, sorting does not pay. */
-enum { SORT_ROWS_LEAST = 2 };
-
-/* Tiles that so many vectors may make: each expert that was chosen may leave one that is not full. */
-static uint32_t tiles_max(uint32_t vectors, uint32_t members)
+/* Tiles of so many rows that so many vectors may make: each expert that was chosen may leave one that is not
+ * full. */
+static uint32_t tiles_max(uint32_t vectors, uint32_t members, uint32_t rows)
 {
     const size_t chosen = size_min(vectors, members);
-    return (uint32_t)((vectors + (LW_XPU_ROWS - 1) * chosen) / LW_XPU_ROWS);
+    return (uint32_t)((vectors + (rows - 1) * chosen) / rows);
 }
 
 /* What sorting takes: how many tiles there are, then they, then the order of the vectors. */
@@ -32,7 +29,7 @@ static sort_sizes sizes_of(const lw_plan *plan, uint32_t rows_max)
         members = (uint32_t)size_max(members, plan->weights[op->weights[0].index].stack_count);
     }
     if (vectors == 0) return (sort_sizes){ 0 };
-    const size_t tiles_bytes = tiles_max(vectors, members) * sizeof(lw_xpu_tile);
+    const size_t tiles_bytes = tiles_max(vectors, members, LW_XPU_ROWS) * sizeof(lw_xpu_tile);
     return (sort_sizes){ tiles_bytes, sizeof(uint32_t) + tiles_bytes + vectors * sizeof(uint32_t) };
 }
 
@@ -68,16 +65,19 @@ lw_status lw__xpu_run_route(op_run *run, lw_diag *d)
     return launch_columns(run, LW_XPU_KERNEL_route, LW_XPU_TILE, &args, sizeof args, d);
 }
 
-/* One sort serves all linears of a route's experts. */
-static lw_status sort_vectors(op_run *run, const lw_xpu_expert_args *args, uint32_t members, lw_diag *d)
+/* One sort serves all linears of a route's experts whose tiles have that many rows. */
+static lw_status sort_vectors(op_run *run, const lw_xpu_expert_args *args, uint32_t members, uint32_t rows,
+                              lw_diag *d)
 {
     lw_exec *exec = run->exec;
     const uint32_t route = run->op->in[1].index;
-    if (exec->sorted_route == route) return LW_OK;
+    if (exec->sorted_route == route && exec->sorted_rows == rows) return LW_OK;
     exec->sorted_route = route;
+    exec->sorted_rows = rows;
     const lw_xpu_sort_args sort = { .to = args->sorted, .route = args->route,
                                     .route_stride = args->route_stride, .top = args->top,
-                                    .vectors = args->linear.rows, .members = members };
+                                    .vectors = args->linear.rows, .members = members,
+                                    .tile_rows = rows };
     const lw_xpu_launch launch = { .kernel = LW_XPU_KERNEL_expert_sort, .items_x = LW_XPU_SORT_ITEMS,
                                    .items_y = 1, .groups_x = 1, .groups_y = 1, .args = &sort,
                                    .args_bytes = sizeof sort };
@@ -92,7 +92,9 @@ lw_status lw__xpu_run_expert_linear(op_run *run, lw_diag *d)
     const lw_xpu_matrix *matrix = &exec->weights[op->weights[0].index].matrix;
     const uint32_t top = value_of(exec, op->out)->slots, x_slots = value_of(exec, op->in[0])->slots;
     const uint32_t members = weight->stack_count;
-    const bool sorted = run->vectors >= SORT_ROWS_LEAST * members;
+    const lw_xpu_pass pass =
+        lw__xpu_pass(exec->device, weight, LW_XPU_PRODUCT_EXPERT, run->vectors / members);
+    const bool sorted = pass.rows > 1;
     const lw_xpu_expert_args args = {
         .linear = { .weight = *matrix,
                     .x = address_of(exec, op->in[0]),
@@ -109,15 +111,12 @@ lw_status lw__xpu_run_expert_linear(op_run *run, lw_diag *d)
         .x_per_slot = x_slots == top,
     };
     lw_status status = lw__xpu_group_sums(run, matrix, run->rows * x_slots, d);
-    if (status == LW_OK && sorted) status = sort_vectors(run, &args, members, d);
+    if (status == LW_OK && sorted) status = sort_vectors(run, &args, members, pass.rows, d);
     if (status != LW_OK) return status;
-    const lw_xpu_pass pass =
-        lw__xpu_pass(exec->device, weight, LW_XPU_PRODUCT_EXPERT, sorted ? LW_XPU_ROWS : 1);
-    const lw_xpu_launch launch = { .kernel = pass.kernel,
-                                   .items_x = LW_XPU_LANES, .items_y = matrix->slices,
-                                   .groups_x = (uint32_t)size_div_up(matrix->rows, LW_XPU_LANES),
-                                   .groups_y = sorted ? tiles_max(run->vectors, members) : run->vectors,
-                                   .args = &args, .args_bytes = sizeof args };
+    lw_xpu_launch launch = lw__xpu_product_launch(
+        pass, matrix, sorted ? tiles_max(run->vectors, members, pass.rows) : run->vectors);
+    launch.args = &args;
+    launch.args_bytes = sizeof args;
     return lw__xpu_launch(exec->device, &launch, d);
 }
 

@@ -1,7 +1,6 @@
 /* Runs fused steps: one launch each, and sums of groups before it where nobody made them yet. */
 #include "device/xpu/run.h"
 #include "device/xpu/kargs_fused.h"
-#include "device/xpu/matrix.h"
 
 #include <stdlib.h>
 

@@ -1,10 +1,11 @@
 /* Experts: a router's choice, linears over a stack of matrices of which each row takes some, and the sum of
  * what they gave. Definitions in ops.list.
  *
- * An expert linear has two forms with the same bits. For few rows a work-group takes one vector of y and
- * reads its expert's id from the route. For many the vectors are sorted by expert first, in one work-group,
- * and cut into tiles, so that a matrix is read once for all rows of a tile; the host launches as many
- * work-groups as there may be tiles, and those past the last one leave at once.
+ * An expert linear's forms have the same bits. For few rows a work-group takes one vector of y and reads its
+ * expert's id from the route. For more the vectors are sorted by expert first, in one work-group, and cut
+ * into tiles, so that a matrix is read once for all rows of a tile; the host launches as many work-groups as
+ * there may be tiles, and those past the last one leave at once. Without DPAS, tiles for many rows are panels
+ * (panel.cl).
  */
 #include "device/xpu/kernels/shapes.h"
 
@@ -152,24 +153,27 @@ LW_KERNEL(expert_sort, lw_xpu_sort_args)
             counts[m] += count;
         }
     }
+    for (uint m = item; m < a.members; m += LW_XPU_SORT_ITEMS)
+        tiles_before[m] = (counts[m] + a.tile_rows - 1) / a.tile_rows;
     barrier(CLK_LOCAL_MEM_FENCE);
     if (item == 0) {
         uint vectors = 0, tile_count = 0;
         for (uint m = 0; m < a.members; m++) {
+            const uint tiles = tiles_before[m];
             firsts[m] = vectors;
             tiles_before[m] = tile_count;
             vectors += counts[m];
-            tile_count += (counts[m] + LW_XPU_ROWS - 1) / LW_XPU_ROWS;
+            tile_count += tiles;
         }
         *(global uint *)a.to.tile_count = tile_count;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint m = item; m < a.members; m += LW_XPU_SORT_ITEMS) {
-        for (uint done = 0; done < counts[m]; done += LW_XPU_ROWS) {
-            global lw_xpu_tile *tile = &tiles[tiles_before[m] + done / LW_XPU_ROWS];
+        global lw_xpu_tile *tile = &tiles[tiles_before[m]];
+        for (uint done = 0; done < counts[m]; done += a.tile_rows, tile++) {
             tile->member = m;
             tile->first = firsts[m] + done;
-            tile->count = min(counts[m] - done, (uint)LW_XPU_ROWS);
+            tile->count = min(counts[m] - done, a.tile_rows);
         }
     }
     for (uint base = 0; base < a.vectors; base += LW_XPU_SORT_ITEMS) {
@@ -185,7 +189,7 @@ LW_KERNEL(expert_sort, lw_xpu_sort_args)
 
 #define LW_XPU_FORM(name, map, bits) \
     EXPERT(expert_##name, LW_XPU_MAP_##map, bits, RUN_FMA) \
-    EXPERT_ROWS(expert_##name##_rows, LW_XPU_MAP_##map, bits, RUN_FMA)
+    EXPERT_ROWS(expert_##name##_rows, LW_XPU_ROWS, LW_XPU_MAP_##map, bits, RUN_FMA)
 #include "device/xpu/forms.list"
 #undef LW_XPU_FORM
 

@@ -8,7 +8,8 @@
     LINEAR(dpas_linear_##name##_rows, LW_XPU_ROWS, LW_XPU_MAP_##map, bits, RUN_DPAS) \
     LINEAR(dpas_linear_##name##_many, LW_XPU_ROWS_MANY, LW_XPU_MAP_##map, bits, RUN_DPAS) \
     EXPERT(dpas_expert_##name, LW_XPU_MAP_##map, bits, RUN_DPAS) \
-    EXPERT_ROWS(dpas_expert_##name##_rows, LW_XPU_MAP_##map, bits, RUN_DPAS)
+    EXPERT_ROWS(dpas_expert_##name##_rows, LW_XPU_ROWS, LW_XPU_MAP_##map, bits, RUN_DPAS) \
+    EXPERT_ROWS(dpas_expert_##name##_many, LW_XPU_ROWS_MANY, LW_XPU_MAP_##map, bits, RUN_DPAS)
 #include "device/xpu/dpas_forms.list"
 #undef LW_XPU_FORM
 

@@ -110,18 +110,18 @@ static inline uint x_row_of(const lw_xpu_expert_args *a, uint vector)
 
 /* A tile of the sorted vectors; rows past its last one repeat it, and are not stored. */
 #define X_ROW_OF_TILE(i) x_row_of(&a, order[min((uint)(i), tile.count - 1)])
-#define EXPERT_ROWS(name, map, bits, RUN) \
+#define EXPERT_ROWS(name, row_count, map, bits, RUN) \
     LW_KERNEL(name, lw_xpu_expert_args) \
     { \
-        PRODUCT_LOCAL(LW_XPU_ROWS, map); \
+        PRODUCT_LOCAL(row_count, map); \
         if (get_group_id(1) >= *(const global uint *)a.sorted.tile_count) return; \
         const lw_xpu_tile tile = ((const global lw_xpu_tile *)a.sorted.tiles)[get_group_id(1)]; \
         const global uint *order = (const global uint *)a.sorted.order + tile.first; \
         const product p = product_make(&a.linear, tile.member, get_group_id(0), map, parts, table); \
-        RUN(&p, X_ROW_OF_TILE, tile.count, LW_XPU_ROWS, map, bits); \
+        RUN(&p, X_ROW_OF_TILE, tile.count, row_count, map, bits); \
         barrier(CLK_LOCAL_MEM_FENCE); \
         for (uint r = get_local_id(1); r < tile.count; r += a.linear.weight.slices) \
-            y_store(&p, LW_XPU_ROWS, r, order[r]); \
+            y_store(&p, row_count, r, order[r]); \
     }
 
 #endif
