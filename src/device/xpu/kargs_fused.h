@@ -53,7 +53,6 @@ typedef struct lw_xpu_heads_args {
     lw_xpu_past past;           /* of the stored ones */
     lw_xpu_u64 cosines, sines;
     lw_xpu_u32 head_dim, half_dim;
-    lw_xpu_u32 is_int8;         /* of the pages */
 } lw_xpu_heads_args;
 
 enum { LW_XPU_LINEARS_MAX = 4 };

@@ -80,14 +80,15 @@ static lw_status run_heads(op_run *run, const lw_xpu_step *step, lw_diag *d)
     };
     if (store != NULL) {
         args.past = past_of(exec, store->state);
-        args.is_int8 = is_int8(exec, store->state);
         args.stored.v = address_of(exec, store->in[1]);
         args.stored.v_stride = stride_of(exec, store->in[1]);
     }
+    const lw_xpu_kernel kernel = store != NULL && is_int8(exec, store->state) ? LW_XPU_KERNEL_heads_int8
+                                                                              : LW_XPU_KERNEL_heads;
     /* A work-group a head. */
     const size_t columns = (size_t)(args.plain.heads + args.stored.heads) * LW_XPU_TILE;
     run->vectors = run->rows;
-    return launch_columns(run, LW_XPU_KERNEL_heads, columns, &args, sizeof args, d);
+    return launch_columns(run, kernel, columns, &args, sizeof args, d);
 }
 
 /* Sums of x's groups, as the first of the step's linears that needs them wants them; they are cut alike. */

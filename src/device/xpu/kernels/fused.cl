@@ -68,42 +68,64 @@ static inline void head_store(const lw_xpu_past past, const lw_xpu_head_part *p,
     values[at * head_dim + i] = ((const global ushort *)p->v)[row * p->v_stride + head * head_dim + i];
 }
 
-/* A work-group of 64 items is one head of one row: the plain ones first. */
+/* What the items of a head's work-group share; sizes and keys are int8's. */
+typedef struct head_shared {
+    local float *squares;                /* [LW_XPU_TILE] */
+    local ushort *kept, *keys;           /* [LW_XPU_HEAD_DIM_MAX] */
+    local uint *sizes;                   /* [LW_XPU_TILE] */
+} head_shared;
+
+/* A work-group of 64 items is one head of one row: the plain ones first. is_int8 is constant in a kernel. */
+static inline void head_run(const lw_xpu_heads_args *a, const head_shared *s, bool is_int8)
+{
+    const uint item = get_local_id(0), group = get_group_id(0);
+    const size_t row = get_group_id(1);
+    const bool is_plain = group < a->plain.heads;
+    const lw_xpu_head_part p = is_plain ? a->plain : a->stored;
+    const uint head = is_plain ? group : group - a->plain.heads;
+    local ushort *kept = s->kept;
+    const global ushort *x = (const global ushort *)p.x + row * p.x_stride + head * a->head_dim;
+    for (uint i = item; i < a->head_dim; i += LW_XPU_TILE) kept[i] = x[i];
+    if (p.w != 0) {
+        float sum = 0.0f;
+        for (uint i = item; i < a->head_dim; i += LW_XPU_TILE) sum = fma(bf_load(x, i), bf_load(x, i), sum);
+        const float by = 1.0f / sqrt(sum_items(s->squares, item, sum) / (float)a->head_dim + p.eps);
+        for (uint i = item; i < a->head_dim; i += LW_XPU_TILE)
+            kept[i] = norm_scaled(bf_load(x, i) * by, ((const global float *)p.w)[i], p.scale);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint i = item; i < a->head_dim; i += LW_XPU_TILE) {
+        ushort turned = kept[i];
+        if (i < 2 * a->half_dim) {
+            const uint pair = rope_pair(i, a->half_dim);
+            const float left = as_float((uint)kept[pair] << 16);
+            const float right = as_float((uint)kept[pair + a->half_dim] << 16);
+            const float cosine = ((const global float *)a->cosines)[row * a->half_dim + pair];
+            const float sine = ((const global float *)a->sines)[row * a->half_dim + pair];
+            turned = roped(left, right, cosine, sine, i < a->half_dim);
+        }
+        if (p.v == 0) ((global ushort *)p.y)[row * p.y_stride + head * a->head_dim + i] = turned;
+        else if (is_int8) s->keys[i] = turned;
+        else head_store(a->past, &p, head, a->head_dim, i, turned);
+    }
+    if (p.v == 0 || !is_int8) return;
+    const global ushort *v = (const global ushort *)p.v + row * p.v_stride + head * a->head_dim;
+    int8_store(a->past, head, a->head_dim, s->sizes, s->keys, v);
+}
+
 LW_KERNEL(heads, lw_xpu_heads_args)
+{
+    local float squares[LW_XPU_TILE];
+    local ushort kept[LW_XPU_HEAD_DIM_MAX];
+    const head_shared s = { squares, kept, NULL, NULL };
+    head_run(&a, &s, false);
+}
+
+LW_KERNEL(heads_int8, lw_xpu_heads_args)
 {
     local float squares[LW_XPU_TILE];
     local ushort kept[LW_XPU_HEAD_DIM_MAX], keys[LW_XPU_HEAD_DIM_MAX];
     local uint sizes[LW_XPU_TILE];
-    const uint item = get_local_id(0), group = get_group_id(0);
-    const size_t row = get_group_id(1);
-    const bool is_plain = group < a.plain.heads;
-    const lw_xpu_head_part p = is_plain ? a.plain : a.stored;
-    const uint head = is_plain ? group : group - a.plain.heads;
-    const global ushort *x = (const global ushort *)p.x + row * p.x_stride + head * a.head_dim;
-    for (uint i = item; i < a.head_dim; i += LW_XPU_TILE) kept[i] = x[i];
-    if (p.w != 0) {
-        float sum = 0.0f;
-        for (uint i = item; i < a.head_dim; i += LW_XPU_TILE) sum = fma(bf_load(x, i), bf_load(x, i), sum);
-        const float by = 1.0f / sqrt(sum_items(squares, item, sum) / (float)a.head_dim + p.eps);
-        for (uint i = item; i < a.head_dim; i += LW_XPU_TILE)
-            kept[i] = norm_scaled(bf_load(x, i) * by, ((const global float *)p.w)[i], p.scale);
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint i = item; i < a.head_dim; i += LW_XPU_TILE) {
-        ushort turned = kept[i];
-        if (i < 2 * a.half_dim) {
-            const uint pair = rope_pair(i, a.half_dim);
-            const float left = as_float((uint)kept[pair] << 16);
-            const float right = as_float((uint)kept[pair + a.half_dim] << 16);
-            const float cosine = ((const global float *)a.cosines)[row * a.half_dim + pair];
-            const float sine = ((const global float *)a.sines)[row * a.half_dim + pair];
-            turned = roped(left, right, cosine, sine, i < a.half_dim);
-        }
-        if (p.v != 0 && a.is_int8) keys[i] = turned;
-        else if (p.v != 0) head_store(a.past, &p, head, a.head_dim, i, turned);
-        else ((global ushort *)p.y)[row * p.y_stride + head * a.head_dim + i] = turned;
-    }
-    if (p.v == 0 || !a.is_int8) return;
-    const global ushort *v = (const global ushort *)p.v + row * p.v_stride + head * a.head_dim;
-    int8_store(a.past, head, a.head_dim, sizes, keys, v);
+    const head_shared s = { squares, kept, keys, sizes };
+    head_run(&a, &s, true);
 }
