@@ -80,7 +80,7 @@ static void judge_flips(const lw_check *check, uint32_t router, json_t *list)
         list,
         "layer %u: %u rows chose other experts at no near tie; at row %d of p%u the lead is %.3g; the limit "
         "is %.3g",
-        layer, flips.unexplained, row, flips.prompt, flips.lead_max, flips.limit);
+        layer, flips.unexplained, row, flips.prompt, flips.lead_max, LW_CHECK_LEAD_MAX * flips.deviation);
 }
 
 static void judge_head(const lw_check *check, json_t *list)

@@ -36,8 +36,6 @@
  * untypical rows are twice as far off. */
 #define LW_CHECK_LEAD_MAX 4.0
 
-#define LW_CHECK_NOISE_MAX 8.0
-
 enum { LW_CHECK_ROWS_MIN = 8 };
 
 /* How often the top token was the reference's. */
@@ -101,10 +99,6 @@ double lw_check_distance(const float *ours, const float *reference, size_t count
 double lw_check_ratio(const lw_check *check, uint32_t plane, uint32_t prompt);
 /* The same of the draft head's outputs over the last layer's gap. */
 double lw_check_draft_ratio(const lw_check *check, uint32_t prompt);
-/* How much noisier than the typical one a stored row is at a plane: its gap over the typical gap of all rows,
- * at least 1. Some rows are several times as sensitive as others, in any right forward; but where the run of
- * the gap is LW_CHECK_NOISE_MAX times as far off, it took another expert, which says nothing of ours: 1. */
-double lw_check_row_noise(const lw_check *check, uint32_t plane, uint32_t prompt, uint32_t index);
 /* Sorts values; NaN if one of them is. */
 double lw_check_median(double *values, size_t count);
 
@@ -112,15 +106,13 @@ double lw_check_median(double *values, size_t count);
 
 /* Rows of one router whose experts are others than the reference's. The lead of such a row is how far, in the
  * reference, the worst of the experts that only it chose lies above the best that only we chose. It explains
- * the row if it is at most LW_CHECK_LEAD_MAX deviations, times the row's own noise before the router
- * (lw_check_row_noise). After a flip a row is another one than the reference's: flips in later layers follow
- * from it, and only the first is judged. */
+ * the row if it is at most LW_CHECK_LEAD_MAX deviations. After a flip a row is another one than the
+ * reference's: flips in later layers follow from it, and only the first is judged. */
 typedef struct lw_check_flips {
     uint32_t rows, flipped, followed, unexplained;
     double
         deviation; /* median over rows of how far our choice scores are off at most; NaN: rows are missing */
-    double lead_max;  /* of the flipped rows that do not follow, the one that uses most of its limit */
-    double limit;     /* of that row */
+    double lead_max;  /* of the flipped rows that do not follow */
     uint32_t prompt, row; /* where that is: an index into the prompt's stored rows */
 } lw_check_flips;
 

@@ -176,8 +176,7 @@ bool lw_check_is_unflipped(const lw_check *check, uint32_t router_end, uint32_t 
 
 lw_check_flips lw_check_flips_of(const lw_check *check, uint32_t router)
 {
-    lw_check_flips flips = { .deviation = deviation_median(check, router), .lead_max = -(double)INFINITY,
-                             .limit = 1.0 };
+    lw_check_flips flips = { .deviation = deviation_median(check, router), .lead_max = -(double)INFINITY };
     for (uint32_t j = 0; j < LW_CHECK_PROMPTS; j++) {
         for (uint32_t i = 0; i < check->ref.prompts[j].row_count; i++) {
             const double lead = row_lead(check, router, j, i);
@@ -188,12 +187,9 @@ lw_check_flips lw_check_flips_of(const lw_check *check, uint32_t router)
                 flips.followed++;
                 continue;
             }
-            const double limit = LW_CHECK_LEAD_MAX * flips.deviation
-                * lw_check_row_noise(check, check->routers[router].op->layer, j, i);
-            flips.unexplained += !(lead <= limit);
-            if (lead * flips.limit <= flips.lead_max * limit) continue;
+            flips.unexplained += !(lead <= LW_CHECK_LEAD_MAX * flips.deviation);
+            if (lead <= flips.lead_max) continue;
             flips.lead_max = lead;
-            flips.limit = limit;
             flips.prompt = j;
             flips.row = i;
         }

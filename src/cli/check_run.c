@@ -112,14 +112,6 @@ lw_status lw_check_make(lw_check *check, lw_diag *d)
     return check->sorted != NULL ? LW_OK : lw_fail(d, LW_NO_ROOM, "no memory to sort %zu rows", rows);
 }
 
-double lw_check_row_noise(const lw_check *check, uint32_t plane, uint32_t prompt, uint32_t index)
-{
-    const lw_check_prompt *p = &check->ref.prompts[prompt];
-    const double gap = (double)p->gap[(size_t)plane * p->row_count + index];
-    const double noise = gap / typical_gap(check, plane, prompts_of(LW_CHECK_PROMPTS));
-    return noise >= 1.0 && noise < LW_CHECK_NOISE_MAX ? noise : 1.0;
-}
-
 /* The index of a stored row by its position; false if it is not stored. */
 static bool stored_row(const lw_check_prompt *prompt, uint32_t position, uint32_t *index)
 {
